@@ -35,7 +35,8 @@ type Interface interface {
 	// verb plan for each.
 	PlanDeletions(ctx context.Context, deletions []Deletion, opts ...PlanDeletionsOption) (*Plan, error)
 	// DeletePlanned carries out the plan of several deletions, all in one commit. It fails with
-	// ErrConflict, and changes nothing, if they would do something else by now. The results are
+	// ErrConflict, and changes nothing, if they would do something else by now, and with
+	// ErrBadRequest if the plan was made with other options. The results are
 	// in the order of the deletions and their names. The actor needs the verb delete for each
 	// resource and namespace; without one of them it fails with ErrForbidden and changes nothing.
 	DeletePlanned(ctx context.Context, plan string, deletions []Deletion, opts ...DeletePlannedOption) ([]DeleteResult, error)
@@ -128,7 +129,8 @@ type ResourceClient interface {
 	// Delete deletes an object. The state of the result is Removed if the object is gone,
 	// and Pending while finalizers, dependents, users or an agent block its removal. It fails
 	// with ErrNotFound if there is no such object, with ErrConflict if a precondition failed
-	// or the plan of ByPlan has changed, and with ErrForbidden if the object is protected.
+	// or the plan of ByPlan has changed, with ErrBadRequest if that plan was made with other
+	// options, and with ErrForbidden if the object is protected.
 	Delete(ctx context.Context, name string, opts ...DeleteOption) (*DeleteResult, error)
 	// DeleteBatch deletes objects in one request. Each has its own result, in order.
 	DeleteBatch(ctx context.Context, names []string, opts ...DeleteOption) ([]DeleteResult, error)

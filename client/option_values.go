@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 )
@@ -122,11 +123,16 @@ func (v GracePeriod) ApplyToPlan(o *PlanOptions) { d := time.Duration(v); o.Grac
 
 // ByPlan carries out a deletion only if it still does what a plan says: its value is
 // Plan.GetPlan. All objects are deleted or none; if the plan has changed, the call fails
-// with ErrConflict, and the error's Causes name what changed.
+// with ErrConflict, and the error's Causes name what changed. The other options must be those that
+// were planned: otherwise the call fails with ErrBadRequest, and the error names what differs. It
+// fails with ErrBadRequest, too, if the value is empty.
 type ByPlan string
 
 // ApplyToDelete sets o.Plan.
-func (v ByPlan) ApplyToDelete(o *DeleteOptions) { o.Plan = string(v) }
+func (v ByPlan) ApplyToDelete(o *DeleteOptions) { o.Plan = cmp.Or(string(v), noPlan) }
+
+// noPlan is what ByPlan sends if it has no name, so that the deletion is refused.
+const noPlan = "(none)"
 
 // IncludeUninitialized also returns objects that wait for their initializers, or whose
 // initialization failed.

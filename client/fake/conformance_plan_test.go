@@ -2,6 +2,7 @@ package fake_test
 
 import (
 	"strings"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
 )
@@ -30,6 +31,21 @@ var planSteps = steps(
 	}},
 	step{"plan several kinds, one of them twice", func(w *world) string {
 		return w.plan(w.c.PlanDeletions(w.ctx, append(severalKinds[:2:2], severalKinds[0])))
+	}},
+	step{"delete by a plan with other options", func(w *world) string {
+		var failures []string
+		for _, o := range [][]client.DeleteOption{
+			{}, {client.Foreground, client.GracePeriod(time.Minute)}, {client.Background}, {client.Foreground, client.IfUID("u")},
+		} {
+			p, err := w.c.Resource(deployments, "shop").Plan(w.ctx, []string{"web"}, client.Foreground)
+			if err != nil {
+				return w.failure(err)
+			}
+			_, err = w.c.Resource(deployments, "shop").Delete(w.ctx, "web", append(o, client.ByPlan(p.GetPlan()))...)
+			failures = append(failures, strings.ReplaceAll(w.failure(err), p.GetHash(), "HASH"))
+		}
+		_, err := w.c.Resource(deployments, "shop").Delete(w.ctx, "web", client.ByPlan(""))
+		return strings.Join(append(failures, w.failure(err)), "\n")
 	}},
 	step{"delete several kinds by another plan", func(w *world) string {
 		p, err := w.c.PlanDeletions(w.ctx, severalKinds[:1])

@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
+	"github.com/coppice-gc/coppice/internal/planname"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -87,13 +86,25 @@ func (c *Client) parts(deletions []client.Deletion) (parts []part, err error) {
 	return parts, nil
 }
 
-// checkPlan fails with ErrConflict if a deletion does not do what its plan says. c.mu is locked.
+// requests returns parts as a request has them.
+func requests(parts []part) (list []*coppicev1.DeleteRequest) {
+	for _, of := range parts {
+		list = append(list, &coppicev1.DeleteRequest{Options: message(of.o)})
+	}
+	return list
+}
+
+// checkPlan fails with ErrBadRequest if a deletion has other options than its plan, and with ErrConflict if a deletion does not do what its plan says. c.mu is locked.
 func (c *Client) checkPlan(parts []part, plan string) error {
+	was, refusal := planname.Check(plan, requests(parts)...)
+	if refusal != nil {
+		return refusal
+	}
 	now, err := planOf(c.realm, parts, false)
 	if err != nil {
 		return err
 	}
-	if hash, _, _ := strings.Cut(plan, "@"); hash != now.GetHash() {
+	if was.Hash != now.GetHash() {
 		return &client.Error{Reason: client.ErrConflict, Message: fmt.Sprintf("the plan %s is not what the deletion would do now (%s); plan again", plan, now.GetPlan())}
 	}
 	return nil
@@ -112,6 +123,8 @@ type planned struct {
 	node      *lifecycle.Node // before the deletion
 	message   *coppicev1.PlannedObject
 	lost      []lifecycle.OwnerReference
+	asked     string        // how the deletion asks for it, if it names the object
+	mark      planname.Mark // the first
 	orphaned  bool
 	immediate bool // removed by the collector alone
 }
@@ -150,7 +163,8 @@ func planOf(realm *memrealm.Realm, parts []part, unprotect bool) (*client.Plan, 
 				return nil, refusal
 			}
 			index++
-			p.add(out.Object.Node).message.Requested = true
+			x := p.add(out.Object.Node)
+			x.message.Requested, x.asked = true, fmt.Sprint(unprotect, planname.Text(&coppicev1.DeleteRequest{Options: o}))
 			p.realm.Apply(out.Events)
 		}
 	}
@@ -162,7 +176,11 @@ func planOf(realm *memrealm.Realm, parts []part, unprotect bool) (*client.Plan, 
 		p.realm.SettleActive()
 	}
 	p.addProtected()
-	return p.result(realm.Revision), nil
+	options := planname.Of(requests(parts)...)
+	if unprotect {
+		options = planname.OfUnprotect(requests(parts)[0])
+	}
+	return p.result(realm.Revision, options), nil
 }
 
 // begin decides the request that is planned: a deletion, or the removal of a protection.
@@ -211,6 +229,9 @@ func (p *planner) add(n *lifecycle.Node) *planned {
 // change notes an event.
 func (p *planner) change(e *lifecycle.Event, before, after lifecycle.Object) {
 	x := p.add(before.Node)
+	if e.Type == lifecycle.DeletionMarked && x.mark == (planname.Mark{}) {
+		x.mark = planname.MarkOf(before.Node, after.Node)
+	}
 	if e.Type == lifecycle.DeletionMarked && after.InUse() && after.Waiting() && !before.Terminating() &&
 		!before.HasFinalizer(lifecycle.FinalizerForeground) && e.Reason != coppicev1.Reason_REASON_OWNER_WAITING {
 		x.message.ForegroundForUsers = !p.foreground || e.Reason != coppicev1.Reason_REASON_REQUESTED
@@ -322,7 +343,7 @@ func (p *planner) order() []uid.UID {
 }
 
 // result returns the plan.
-func (p *planner) result(revision uint64) *client.Plan {
+func (p *planner) result(revision uint64, options planname.Options) *client.Plan {
 	plan := &client.Plan{Revision: revision, Counts: &coppicev1.PlanCounts{}}
 	hash := sha256.New()
 	for _, u := range p.order() {
@@ -343,15 +364,15 @@ func (p *planner) result(revision uint64) *client.Plan {
 		if outcome == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER {
 			outcome = coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED
 		}
-		_, _ = io.WriteString(hash, fmt.Sprintf("%s %d %d\n", u, outcome, len(x.message.References))) // a hash never fails
+		_, _ = io.WriteString(hash, fmt.Sprintf("%s %d %d %s %v\n", u, outcome, len(x.message.References), x.asked, x.mark)) // a hash never fails
 		if p.visible(x.node) {
 			plan.Objects = append(plan.Objects, x.message)
 		} else {
 			plan.Elsewhere++
 		}
 	}
-	plan.Hash = hex.EncodeToString(hash.Sum(nil))[:16]
-	plan.Plan = fmt.Sprintf("%s@%d", plan.Hash, revision)
+	plan.Hash = planname.Hash([sha256.Size]byte(hash.Sum(nil)))
+	plan.Plan = planname.Name{Options: options, Hash: plan.Hash, Revision: revision}.String()
 	return plan
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/internal/planname"
 )
 
 type deleteFlags struct {
@@ -29,6 +30,7 @@ type deleteFlags struct {
 	ignoreNotFound bool
 	plan           string
 	planFile       string
+	named          *planname.Name // by --plan; it says how to delete
 	ignoreErrors   bool
 	reason         string
 }
@@ -45,8 +47,9 @@ func (a *app) deleteCommand() *cobra.Command {
 
 --dry-run=cascade shows the whole cascade, as 'coppice plan' does. --plan deletes
 only if the deletion still does what the plan says; otherwise it is refused, and the
-error names what has changed. --plan-file does the same for a file that 'coppice plan
-delete --out' has written, which also says what to delete, and how.
+error names what has changed. The plan's name says the policy and the grace period, so
+that --plan needs neither --cascade nor --grace-period. --plan-file does the same for a
+file that 'coppice plan delete --out' has written, which also says what to delete.
 
 --wait waits until the objects and the expected cascade are gone, and prints how many
 remain and what blocks them. Interrupting it does not stop the deletion.
@@ -57,7 +60,7 @@ permission for the verb deleteunreadable. The command is refused if the object c
 read, or if its body in the log can be decoded: then 'coppice rebuild' repairs it.`,
 		Example: `  coppice delete deploy/web -n shop --cascade=foreground --wait
   coppice delete pods -n shop -l app=web --dry-run=server
-  coppice delete deploy/web -n shop --plan=8a3c8b8e61cf3e52@87
+  coppice delete deploy/web -n shop --plan=foreground-8a3c8b8e61cf3e52@87
   coppice delete --plan-file plan.json
   coppice delete -f web.yaml --ignore-not-found
   coppice delete cm/web -n shop --ignore-read-errors --reason "ticket 42"`,
@@ -79,6 +82,17 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 			if f.reason != "" {
 				return wrong("--reason goes with --ignore-read-errors")
 			}
+			named := c.Flags().Changed("plan")
+			switch {
+			case c.Flags().Changed("plan-file") && f.planFile == "":
+				return wrong("--plan-file names no file")
+			case f.dryRun == "cascade" && (named || f.planFile != ""):
+				return wrong("--dry-run=cascade makes a plan, and --plan and --plan-file name one: --plan with --dry-run=server says whether it is still what would be done")
+			case named:
+				if err := f.byPlan(c.Flags()); err != nil {
+					return err
+				}
+			}
 			return s.delete(ctx, args, f)
 		}),
 	}
@@ -90,7 +104,7 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 	dryRunFlag(c, &f.dryRun)
 	completeFlag(c, "dry-run", "server", "client", "cascade", "none")
 	c.Flags().Lookup("dry-run").Usage = "server: evaluate the request and change nothing; client: only show what it names; cascade: plan all that would follow; or none"
-	c.Flags().StringVar(&f.plan, "plan", "", "delete only if the deletion still does what this plan says; 'coppice plan delete' prints the plan")
+	c.Flags().StringVar(&f.plan, "plan", "", "delete as this plan says, or nothing if the deletion would do something else by now; 'coppice plan delete' prints the plan")
 	c.Flags().StringVar(&f.planFile, "plan-file", "", "carry out the plan in this file, which 'coppice plan delete --out' has written")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until the objects and the expected cascade are gone")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: no limit")
@@ -134,6 +148,9 @@ func (f deleteFlags) options() (o client.DeleteOptions, err error) {
 		return o, wrong("--cascade=%s is not known; there are background, foreground and orphan", f.cascade)
 	}
 	o.Propagation = policy
+	if f.named != nil {
+		o.Propagation = client.PropagationPolicy(f.named.Policy)
+	}
 	mode, err := dryRun(f.dryRun)
 	if err != nil {
 		return o, err
@@ -142,6 +159,9 @@ func (f deleteFlags) options() (o client.DeleteOptions, err error) {
 	grace, err := f.gracePeriod()
 	if err != nil {
 		return o, err
+	}
+	if f.named != nil {
+		grace = plannedGrace(f.named)
 	}
 	if grace >= 0 {
 		period := time.Duration(min(grace, math.MaxInt64/int64(time.Second))) * time.Second

@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/plan"
+	"github.com/coppice-gc/coppice/internal/planname"
 )
 
 type planFlags struct {
@@ -40,8 +44,8 @@ func (a *app) planCommand() *cobra.Command {
 which objects it would orphan, strip of references or keep; and what would block it.
 Nothing is changed.
 
-The plan has a hash. 'coppice delete --plan' deletes only if the deletion still does
-what the plan says. --out writes the deletion and its plan to a file for review, which
+The plan has a name, which says how to delete and ends with a hash. 'coppice delete
+--plan' deletes just so, if the deletion still does what the plan says. --out writes the deletion and its plan to a file for review, which
 'coppice delete --plan-file' carries out. -l plans the deletion of the objects that match
 now; an object that matches later is not deleted.
 
@@ -139,6 +143,58 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 	}
 	_, err = fmt.Fprint(s.stdout, said)
 	return err
+}
+
+// byPlan takes from the plan of --plan how to delete. It returns an error if a flag contradicts the plan.
+func (f *deleteFlags) byPlan(flags *pflag.FlagSet) error {
+	given, err := f.options()
+	if err != nil {
+		return err
+	}
+	n, refusal := planname.Parse(f.plan)
+	switch {
+	case refusal != nil:
+		return wrong("--plan: %s", strings.TrimPrefix(refusal.Message, "plan: "))
+	case n.Policy == planname.Unprotect:
+		return wrong("--plan=%s is what follows from the removal of a protection, not a deletion: plan the deletion with 'coppice plan delete'", f.plan)
+	case n.More != "":
+		return wrong("--plan=%s has preconditions, or options that differ between objects, which a command line cannot give: use its plan file with --plan-file, or plan again", f.plan)
+	case flags.Changed("cascade") && string(given.Propagation) != n.Policy:
+		return wrong("--cascade=%s contradicts --plan=%s, %s: leave out --cascade, or plan again", f.cascade, f.plan, plannedPolicy(&n))
+	}
+	seconds := int64(-1)
+	if given.GracePeriod != nil {
+		seconds = int64(*given.GracePeriod / time.Second)
+	}
+	for _, name := range []string{"grace-period", "now", "force"} {
+		if flag := flags.Lookup(name); flag.Changed && seconds != plannedGrace(&n) {
+			return wrong("--%s=%s contradicts --plan=%s, which plans %s: leave out --%s, or plan again", name, flag.Value, f.plan, plannedGraceText(&n), name)
+		}
+	}
+	f.named = &n
+	return nil
+}
+
+// plannedGrace returns the seconds that the name of a plan says, negative for the object's own.
+func plannedGrace(n *planname.Name) int64 {
+	if !n.HasGrace {
+		return -1
+	}
+	return n.Grace
+}
+
+func plannedGraceText(n *planname.Name) string {
+	if !n.HasGrace {
+		return "each object's own grace period"
+	}
+	return fmt.Sprintf("--grace-period=%d", n.Grace)
+}
+
+func plannedPolicy(n *planname.Name) string {
+	if n.Policy == "" {
+		return "which leaves the policy to the objects and their kinds"
+	}
+	return "which plans --cascade=" + strings.ToLower(n.Policy)
 }
 
 // planned carries out the plan of --plan, if the deletion still does what the plan says.

@@ -64,24 +64,39 @@ func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*
 	if n.Protected() {
 		return nil, errProtected(ctx.View, at, n) // B2.1
 	}
-	policy := o.GetPropagationPolicy()
-	if o != nil && o.OrphanDependents != nil {
-		if policy = Background; o.GetOrphanDependents() {
-			policy = Orphan
-		}
-	}
 	var asked *int64
 	if o != nil {
 		asked = o.GracePeriodSeconds
 	}
 	events := deletion(ctx.View, ctx.Now, n, at.Kind, request{
-		policy: policy, version: version, grace: asked, reason: coppicev1.Reason_REASON_REQUESTED,
+		policy: PolicyOf(o), version: version, grace: asked, reason: coppicev1.Reason_REASON_REQUESTED,
 	})
 	code := uint32(202)
 	if len(events) == 1 && events[0].Type == ObjectDeleted {
 		code = 200
 	}
 	return &Outcome{Code: code, Events: events, Object: Object{Node: n, Body: ctx.Body(n)}}, nil
+}
+
+// PolicyOf returns the propagation policy that the options of a DELETE give, in either form; empty if
+// they give none.
+func PolicyOf(o *coppicev1.DeleteOptions) string {
+	policy := o.GetPropagationPolicy()
+	if o != nil && o.OrphanDependents != nil {
+		if policy = Background; o.GetOrphanDependents() {
+			policy = Orphan
+		}
+	}
+	return policy
+}
+
+// GraceOf returns the grace period in seconds that the options of a DELETE give (A4.5), and whether
+// they give one.
+func GraceOf(o *coppicev1.DeleteOptions) (seconds int64, given bool) {
+	if o == nil || o.GracePeriodSeconds == nil {
+		return 0, false
+	}
+	return leastGrace(o.GetGracePeriodSeconds()), true
 }
 
 // request has the parameters of a deletion.

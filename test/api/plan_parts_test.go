@@ -56,6 +56,18 @@ func TestPlanParts(t *testing.T) {
 	if _, err := r.DeletePlanned(r.ctx, p.GetPlan(), of[:2]); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("without the last part: %v", err)
 	}
+	// So are other options of a part. The name says that options are different, and the hash where.
+	for _, c := range []struct {
+		want         error
+		first, other client.PropagationPolicy
+		last         client.PropagationPolicy
+	}{{client.ErrBadRequest, client.Foreground, "", client.Orphan}, {client.ErrConflict, "", client.Foreground, ""}} {
+		other := slices.Clone(of)
+		other[0].Propagation, other[1].Propagation, other[2].Propagation = c.first, c.other, c.last
+		if _, err := r.DeletePlanned(r.ctx, p.GetPlan(), other); !errors.Is(err, c.want) {
+			t.Errorf("with other options: %v, want %v", err, c.want)
+		}
+	}
 	r.create(pods, "shop", named("late", r.get(deployments, "shop", "web")))
 	_, err := r.DeletePlanned(r.ctx, p.GetPlan(), of)
 	var e *client.Error

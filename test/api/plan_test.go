@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -93,7 +95,8 @@ func TestPlanChanged(t *testing.T) {
 	late := named("late", rs)
 	late.Metadata.OwnerReferences[0].BlockOwnerDeletion = nil
 	r.create(pods, "shop", late)
-	for _, name := range []string{p.GetPlan(), p.GetHash()} {
+	withoutRevision, _, _ := strings.Cut(p.GetPlan(), "@")
+	for _, name := range []string{p.GetPlan(), withoutRevision} {
 		_, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(name))
 		var e *client.Error
 		if !asError(err, &e) || e.Reason != client.ErrConflict || len(e.Causes) == 0 {
@@ -108,6 +111,67 @@ func TestPlanChanged(t *testing.T) {
 		t.Errorf("it was done all the same: %v", m)
 	}
 	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(r.plan("web").GetPlan())); err != nil {
+		t.Error(err)
+	}
+}
+
+// A deletion by a plan has the options that were planned, or is refused and changes nothing.
+func TestPlanOptions(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.planned("a")
+	web := r.get(deployments, "shop", "web").GetMetadata()
+	p := r.plan("web")
+	for _, c := range []struct {
+		options string
+		want    string
+	}{
+		{`{}`, "propagationPolicy is not given, and Foreground was planned"},
+		{`{"propagationPolicy": "Background"}`, "propagationPolicy is Background, and Foreground was planned"},
+		{`{"propagationPolicy": "Orphan", "dryRun": ["All"]}`, "propagationPolicy is Orphan, and Foreground was planned"},
+		{`{"orphanDependents": true}`, "propagationPolicy is Orphan, and Foreground was planned"},
+		{`{"propagationPolicy": "Foreground", "gracePeriodSeconds": 0}`, "gracePeriodSeconds is 0, and not given was planned"},
+		{`{"propagationPolicy": "Foreground", "preconditions": {"uid": "` + web.GetUid() + `"}}`, "preconditions, the version, or options of parts are not those that were planned"},
+	} {
+		m := r.request("delete", "apps.deployments.shop", fmt.Sprintf(`{"names": ["web"], "options": %s, "plan": %q}`, c.options, p.GetPlan()))
+		if m.Header.Get(bus.HeaderReason) != "BadRequest" {
+			t.Errorf("with %s: %s", c.options, m.Data)
+		}
+		contains(t, "the refusal", string(m.Data), "is not what "+p.GetPlan()+" plans", c.want, "nothing was done: send the options that were planned, or plan again")
+	}
+	// The options in the name cannot be changed, and a plan of a removal of protections is of no deletion.
+	changed := "background" + strings.TrimPrefix(p.GetPlan(), "foreground")
+	if _, err := r.Resource(deployments, "shop").Delete(r.ctx, "web", client.Background, client.ByPlan(changed)); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("by the plan %s: %v", changed, err)
+	}
+	if _, err := r.Resource(deployments, "shop").Protect(r.ctx, []string{"web"}, "ticket 1"); err != nil {
+		t.Fatal(err)
+	}
+	unprotect, err := r.Resource(deployments, "shop").Plan(r.ctx, []string{"web"}, client.PlanUnprotect(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Resource(deployments, "shop").Unprotect(r.ctx, []string{"web"}, "ticket 1"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Resource(deployments, "shop").Delete(r.ctx, "web", client.ByPlan(unprotect.GetPlan()))
+	if !errors.Is(err, client.ErrBadRequest) || !strings.Contains(err.Error(), "the removal of protections was planned") {
+		t.Errorf("by the plan %s: %v", unprotect.GetPlan(), err)
+	}
+	// No name is no plan, and not a deletion without one.
+	if _, err := r.Resource(deployments, "shop").Delete(r.ctx, "web", foreground, client.ByPlan("")); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("by no plan: %v", err)
+	}
+	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+		t.Errorf("it was done all the same: %v", m)
+	}
+	// The same options are accepted, with a plan that has preconditions, too.
+	same := []client.PlanOption{foreground, client.GracePeriod(5 * time.Second), client.IfUID(web.GetUid())}
+	p, err = r.Resource(deployments, "shop").Plan(r.ctx, []string{"web"}, same...)
+	if err != nil || !strings.HasPrefix(p.GetPlan(), "foreground-grace5-with") {
+		t.Fatalf("the plan is %v, %v", p, err)
+	}
+	if _, err := r.Resource(deployments, "shop").Delete(r.ctx, "web", foreground, client.GracePeriod(5*time.Second), client.IfUID(web.GetUid()), client.ByPlan(p.GetPlan())); err != nil {
 		t.Error(err)
 	}
 }

@@ -194,7 +194,7 @@ func withUID(p *player, text string) string {
 	return strings.Replace(text, "01890a5d-…", p.objects[pods.Plural].GetMetadata().GetUid(), 1)
 }
 
-var hash = regexp.MustCompile(`"plan":\s*"([0-9a-f]+@\d+)"`)
+var hash = regexp.MustCompile(`"plan":\s*"([0-9a-z-]+@\d+)"`)
 
 func rememberPlan(t *testing.T, p *player, out string) {
 	t.Helper()

@@ -1141,7 +1141,8 @@ type DeleteRequest struct {
 	// object decide; empty: the kind's first version.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// PlanReply.plan of the plan that the deletion carries out. If the deletion would do
-	// something else by now, the request is refused with Conflict and changes nothing.
+	// something else by now, the request is refused with Conflict and changes nothing. If it has
+	// other options than the plan was made with, it is refused with BadRequest; dry_run may differ.
 	Plan string `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`
 	// Objects of other resources or namespaces that are deleted in the same commit, at most
 	// 100 parts. They need a plan, which covers all of them. The results of the reply are in the
@@ -3420,10 +3421,12 @@ type PlanReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The revision of the state from which the plan was computed.
 	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// 16 hexadecimal digits: a hash of the objects and their outcomes. Plans with the same
-	// outcomes have the same hash, whatever their revisions.
+	// 16 hexadecimal digits: a hash of the request and its options, and of the objects, their
+	// outcomes, and how they are marked. Plans that do the same for the same request have the
+	// same hash, whatever their revisions.
 	Hash string `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
-	// The value for DeleteRequest.plan: hash and revision.
+	// The value for DeleteRequest.plan: the options of the request, the hash and the revision, such as
+	// foreground-grace30-8a3c8b8e61cf3e52@87.
 	Plan string `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
 	// The number of objects with each outcome.
 	Counts *PlanCounts `protobuf:"bytes,4,opt,name=counts,proto3" json:"counts,omitempty"`

@@ -118,10 +118,11 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecyc
 	return d, nil
 }
 
-// planned returns a function that checks the grants of a deletion, computes its plan again in the
-// commit that acts, and refuses the deletion unless that is the plan that the request names.
+// planned returns an error unless the deletion has the options of the plan that the request names, and
+// a function that checks the grants of the deletion, computes its plan again in the commit that acts,
+// and refuses the deletion unless that is the plan that the request names.
 func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion) (func(*writer.Decision) *lifecycle.Error, *lifecycle.Error) {
-	was, err := plan.ParseName(r.GetPlan())
+	was, err := d.Named(r.GetPlan())
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/planname"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -303,7 +304,7 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 		if err := checkAsk(&coppicev1.DeleteRequest{AskGrant: true, Plan: r.GetPlan(), Protocol: r.GetProtocol()}, &r); err != nil {
 			return err
 		}
-		if _, err := plan.ParseName(r.GetPlan()); err != nil {
+		if _, err := planname.Parse(r.GetPlan()); err != nil {
 			return err
 		}
 		q.answer(&coppicev1.ObjectsReply{Grant: s.Grants.give(at, r.GetPlan(), s.w.Now())}, nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/planname"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -17,7 +18,7 @@ const changesSaid = 10
 // Changed returns the error for a deletion whose plan is not the named one. The error says
 // what the deletion would do now, and which objects of the plan are new or have changed
 // since the named plan. It cannot name objects that have left the plan.
-func (p *Plan) Changed(d Deletion, was Name) *lifecycle.Error {
+func (p *Plan) Changed(d Deletion, was planname.Name) *lifecycle.Error {
 	e := &lifecycle.Error{Reason: lifecycle.ReasonConflict}
 	if len(d.Also) == 0 {
 		e.Resource, e.Namespace = d.Resource, d.Namespace
@@ -27,8 +28,17 @@ func (p *Plan) Changed(d Deletion, was Name) *lifecycle.Error {
 	}
 	before := func(o *Object) bool { return was.Revision == 0 || o.Node.Revision <= was.Revision }
 	since := slices.DeleteFunc(slices.Clone(p.Objects), before)
-	said := "none of these objects has changed since; an object of the plan no longer exists"
+	said := "none of these objects has changed since: an object of the plan no longer exists, or the request or the plan's name was changed"
+	var kinds []string
+	for kind, revision := range p.kinds {
+		if was.Revision != 0 && revision > was.Revision {
+			kinds = append(kinds, kind.Resource())
+		}
+	}
+	slices.Sort(kinds)
 	switch {
+	case len(kinds) > 0:
+		said = "none of these objects has changed since, but the kind of " + strings.Join(kinds[:min(len(kinds), changesSaid)], ", ")
 	case slices.ContainsFunc(p.elsewhere, func(o *Object) bool { return !before(o) }):
 		said = "objects in other namespaces have changed since"
 	case was.Revision == 0:

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/planname"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -21,6 +22,28 @@ type Deletion struct {
 	Unprotect bool
 	// Also are deletions of objects of other resources or namespaces in the same commit.
 	Also []Deletion
+}
+
+// options returns the options that the name of the plan says.
+func (d Deletion) options() planname.Options {
+	if d.Unprotect {
+		return planname.OfUnprotect(d.DeleteRequest)
+	}
+	return planname.Of(d.requests()...)
+}
+
+// requests returns the requests of All.
+func (d Deletion) requests() (list []*coppicev1.DeleteRequest) {
+	for _, part := range d.All() {
+		list = append(list, part.DeleteRequest)
+	}
+	return list
+}
+
+// Named returns the name of the plan that a request carries out. It returns an error unless the
+// request has the options that were planned.
+func (d Deletion) Named(plan string) (planname.Name, *lifecycle.Error) {
+	return planname.Check(plan, d.requests()...)
 }
 
 // All returns the deletion and the deletions in its Also, but not those in theirs.
@@ -43,6 +66,11 @@ type Plan struct {
 	Revision uint64
 	// Objects are in the order of resource, namespace and name.
 	Objects []*Object
+	// options are those of the request.
+	options planname.Options
+	// kinds are the revisions of the objects that registered the kinds of the plan's objects. A kind
+	// can decide how its objects are deleted.
+	kinds map[*lifecycle.Kind]uint64
 	// elsewhere are the objects that the plan does not name, because they are in other
 	// namespaces than the request. The hash depends on them.
 	elsewhere []*Object
@@ -76,6 +104,10 @@ type Object struct {
 	// the object with the uid Because.
 	Requested bool
 	Because   uid.UID
+	// asked is how the deletion asks for it, if it names the object. mark is how the object is
+	// marked first.
+	asked string
+	mark  planname.Mark
 	// Lost are the references that the object loses, if it stays.
 	Lost []lifecycle.OwnerReference
 	// Blockers are what must happen before the object is removed, or why it stays.
@@ -171,8 +203,15 @@ func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycl
 	if err := tx.Err(); err != nil {
 		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()}
 	}
-	p := &Plan{Revision: snap.Revision(), Cycles: r.cycles, Brakes: r.brakes()}
+	p := &Plan{Revision: snap.Revision(), Cycles: r.cycles, Brakes: r.brakes(), options: d.options(), kinds: map[*lifecycle.Kind]uint64{}}
 	for _, o := range r.order {
+		kind := snap.Kinds().OfNode(o.Node)
+		if _, known := p.kinds[kind]; !known {
+			p.kinds[kind] = 0 // a built-in kind does not change
+			if n := snap.Node(kind.UID); n != nil {
+				p.kinds[kind] = n.Revision
+			}
+		}
 		if r.visible(o.Node) {
 			p.Objects = append(p.Objects, o)
 		} else {
@@ -193,7 +232,7 @@ func (r *run) delete(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle.Er
 	}
 	n := out.Object.Node
 	o := r.plan(n, n.UID)
-	o.Requested, o.Because = true, ""
+	o.Requested, o.Because, o.asked = true, "", planname.Text(d)
 	r.apply(out.Events, n.UID)
 	o.ForUsers = o.ForUsers && d.GetOptions().GetPropagationPolicy() != lifecycle.Foreground
 	r.enqueue(n.UID, n.UID) // also if it is terminating already
@@ -211,7 +250,7 @@ func (r *run) unprotect(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle
 	}
 	n := out.Object.Node
 	o := r.plan(n, n.UID)
-	o.Requested, o.Because = true, ""
+	o.Requested, o.Because, o.asked = true, "", "unprotect "+planname.Text(d)
 	r.apply(out.Events, n.UID)
 	if now := r.tx.Node(n.UID); !now.Protected() {
 		r.evaluate(now, n.UID)

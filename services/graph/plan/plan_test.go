@@ -10,28 +10,27 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/planname"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/plan"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
-// The hash depends on the outcomes of the plan, not on its time or its number of steps.
+// The hash depends on the outcomes of the plan and on the request, not on its time or its number of steps.
 func TestHash(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
 	r.Create("deployments/web", nil)
 	r.Create("pods/a", owned(r, "deployments/web"))
-	hash := func(policy string) string {
-		p, err := compute(t, r, 10, policy, "deployments/web")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.Hash()
-	}
+	hash := func(policy string) string { return hashOf(t, r, deletion(r, policy, "deployments/web")) }
 	first := hash(lifecycle.Background)
 	r.Create("pods/elsewhere", nil)
-	if again := hash(lifecycle.Foreground); again != first {
+	r.Clock = r.Clock.Add(time.Hour)
+	if again := hash(lifecycle.Background); again != first {
 		t.Errorf("the same objects go, and the hash is %s, was %s", again, first)
+	}
+	if waits := hash(lifecycle.Foreground); waits == first {
+		t.Errorf("pods/a goes before deployments/web, and the hash is still %s", first)
 	}
 	if orphaned := hash(lifecycle.Orphan); orphaned == first {
 		t.Errorf("pods/a stays, and the hash is still %s", first)
@@ -40,6 +39,117 @@ func TestHash(t *testing.T) {
 	if more := hash(lifecycle.Background); more == first {
 		t.Errorf("pods/b goes as well, and the hash is still %s", first)
 	}
+}
+
+// The hash depends on each option of the request, on which objects it names, and on which of their
+// parts has which options.
+func TestHashOptions(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.Create("deployments/web", nil)
+	r.Create("pods/a", owned(r, "deployments/web"))
+	r.Create("configmaps/c", nil)
+	snap := r.Snapshot()
+	web := snap.Node(r.UID("deployments/web"))
+	snap.Close()
+	with := func(change func(*plan.Deletion)) plan.Deletion {
+		d := deletion(r, "", "deployments/web")
+		d.Also = []plan.Deletion{deletion(r, "", "configmaps/c")}
+		change(&d)
+		return d
+	}
+	grace := func(seconds int64) func(*plan.Deletion) {
+		return func(d *plan.Deletion) { d.Options.GracePeriodSeconds = &seconds }
+	}
+	policies := func(first, second string) func(*plan.Deletion) {
+		return func(d *plan.Deletion) {
+			d.Options.PropagationPolicy, d.Also[0].Options.PropagationPolicy = first, second
+		}
+	}
+	seen := map[string]string{}
+	for what, change := range map[string]func(*plan.Deletion){
+		"without options":        func(*plan.Deletion) {},
+		"the default policy":     policies(lifecycle.Background, lifecycle.Background),
+		"a policy for one":       policies(lifecycle.Foreground, lifecycle.Orphan),
+		"a policy for the other": policies(lifecycle.Orphan, lifecycle.Foreground),
+		"no grace period":        grace(0),
+		"a grace period":         grace(5),
+		"a uid":                  func(d *plan.Deletion) { d.Options.Preconditions = &coppicev1.Preconditions{Uid: web.UID.String()} },
+		"a resourceVersion": func(d *plan.Deletion) {
+			d.Options.Preconditions = &coppicev1.Preconditions{ResourceVersion: web.Revision}
+		},
+		"a version":               func(d *plan.Deletion) { d.Version = "v1" },
+		"the dependent as well":   func(d *plan.Deletion) { d.Also = append(d.Also, deletion(r, "", "pods/a")) },
+		"one object less":         func(d *plan.Deletion) { d.Also = nil },
+		"removal of a protection": func(d *plan.Deletion) { d.Also, d.Unprotect = nil, true },
+	} {
+		h := hashOf(t, r, with(change))
+		if other := seen[h]; other != "" {
+			t.Errorf("with %s and %s the hash is %s", what, other, h)
+		}
+		seen[h] = what
+	}
+	dry := hashOf(t, r, with(func(d *plan.Deletion) { d.Options.DryRun = []string{"All"} }))
+	if seen[dry] != "without options" {
+		t.Errorf("a dry run has another hash, that %q", seen[dry])
+	}
+}
+
+// The hash depends on the policy and the grace period that the objects and their kinds decide.
+func TestHashDecidedElsewhere(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	patch := func(target, text string) {
+		k := r.Key(target)
+		r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Patch(ctx, k, &coppicev1.Patch{Name: k.Name, Patch: []byte(text)})
+		})
+	}
+	r.Register(lifecycle.KindSpec{
+		Group: "example.com", Kind: "Widget", Plural: "widgets", Scope: lifecycle.ScopeNamespaced, Versions: []lifecycle.KindVersion{{Name: "v1"}},
+	})
+	r.Create("widgets/w", nil)
+	r.Create("pods/a", owned(r, "widgets/w"))
+	compute := func() *plan.Plan {
+		p, err := compute(t, r, 100, "", "widgets/w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	was := compute()
+	for _, c := range []struct {
+		what   string
+		change func()
+		said   string
+	}{
+		{"a dependent has another grace period", func() { patch("pods/a", `{"spec":{"nodeName":"n","terminationGracePeriodSeconds":600}}`) }, "of these changed since: pods/a (default)"},
+		{"a kind orphans by default", func() {
+			patch("kinds/widgets.example.com", `{"spec":{"versions":[{"name":"v1","defaultDeletion":"OrphanDependents"}]}}`)
+		}, "none of these objects has changed since, but the kind of widgets.example.com"},
+		{"a finalizer says foreground", func() { patch("widgets/w", `{"metadata":{"finalizers":["foregroundDeletion"]}}`) }, "of these changed since: widgets.example.com/w (default)"},
+	} {
+		c.change()
+		now := compute()
+		if now.Hash() == was.Hash() {
+			t.Errorf("%s, and the hash is still %s", c.what, was.Hash())
+		}
+		if err := now.Changed(deletion(r, "", "widgets/w"), was.Name()); !strings.Contains(err.Message, c.said) {
+			t.Errorf("%s: %q does not say %q", c.what, err.Message, c.said)
+		}
+		was = now
+	}
+}
+
+func hashOf(t *testing.T, r *statetest.Realm, d plan.Deletion) string {
+	t.Helper()
+	snap := r.Snapshot()
+	defer snap.Close()
+	p, err := plan.Compute(context.Background(), snap, d, r.Clock, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Hash()
 }
 
 // A refusal names the objects that were added or have changed since.
@@ -75,38 +185,9 @@ func TestChanged(t *testing.T) {
 	if c := err.Causes[0]; c.Field != "pods/late-11 (default)" || c.Reason != "PlanChanged" || !strings.Contains(c.Message, "would be removed") {
 		t.Errorf("the first cause is %+v", c)
 	}
-	if unknown := now.Changed(deletion(r, "", "deployments/web"), plan.Name{Hash: was.Hash}); !strings.Contains(unknown.Message, "without its revision") {
+	if unknown := now.Changed(deletion(r, "", "deployments/web"), planname.Name{Hash: was.Hash}); !strings.Contains(unknown.Message, "without its revision") {
 		t.Errorf("without a revision it says %q", unknown.Message)
 	}
-}
-
-func TestName(t *testing.T) {
-	t.Parallel()
-	for _, good := range []string{"0123456789abcdef", "0123456789abcdef@17"} {
-		if n, err := plan.ParseName(good); err != nil || n.String() != good {
-			t.Errorf("%q is read as %q, %v", good, n, err)
-		}
-	}
-	for _, bad := range []string{"", "@", "0123", "0123456789ABCDEF", "0123456789abcdeg", "0123456789abcdef@", "0123456789abcdef@-1"} {
-		if n, err := plan.ParseName(bad); err == nil {
-			t.Errorf("%q is read as %q", bad, n)
-		}
-	}
-}
-
-func FuzzName(f *testing.F) {
-	for _, seed := range []string{"", "@", "0123456789abcdef", "0123456789abcdef@17", "0123456789abcdef@", "0123456789ABCDEF@1"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		n, err := plan.ParseName(s)
-		if err != nil {
-			return
-		}
-		if again, err := plan.ParseName(n.String()); err != nil || again != n {
-			t.Errorf("%q is read as %v, which is read as %v, %v", s, n, again, err)
-		}
-	})
 }
 
 // A reply has a page of the objects; pages fit together.

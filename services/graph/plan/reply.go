@@ -2,26 +2,24 @@ package plan
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/planname"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// hashLength is the number of hexadecimal digits of a SHA-256 in the name of a plan.
-const hashLength = 16
-
 // Hash returns a hash of what a plan does: which objects are removed, stay and lose references,
-// and their blockers that are not objects of the plan. It does not depend on the revision
-// at which the plan was computed, or when unknown owners count as absent. Objects that the plan
-// does not name count too: a deletion does no more to them than was planned.
+// and their blockers that are not objects of the plan; which objects the request names, with which
+// options; and by which policy and with which grace period objects are marked, whatever decides
+// that. It does not depend on the revision at which the plan was computed, or when unknown owners
+// count as absent. Objects that the plan does not name count too: a deletion does no more to them
+// than was planned.
 func (p *Plan) Hash() string {
 	sorted := slices.Concat(p.Objects, p.elsewhere)
 	slices.SortFunc(sorted, func(a, b *Object) int { return strings.Compare(string(a.Node.UID), string(b.Node.UID)) })
@@ -40,10 +38,16 @@ func (p *Plan) Hash() string {
 				said = append(said, fmt.Sprintf("blocker %d %s %s", by.Type, by.Name, by.Owner))
 			}
 		}
+		if o.Requested {
+			said = append(said, "requested "+o.asked)
+		}
+		if m := o.mark; m.Policy != "" {
+			said = append(said, fmt.Sprintf("marked %s %d", m.Policy, m.Grace))
+		}
 		slices.Sort(said)
 		_, _ = io.WriteString(h, fmt.Sprintf("%s %d %q\n", o.Node.UID, outcome, slices.Compact(said))) // writing to a hash never fails
 	}
-	return hex.EncodeToString(h.Sum(nil))[:hashLength]
+	return planname.Hash([sha256.Size]byte(h.Sum(nil)))
 }
 
 // inPlan reports whether the blocker is other objects of the plan.
@@ -56,35 +60,10 @@ func (h Blocker) inPlan() bool {
 	return false
 }
 
-// Name identifies a plan in a DELETE, by the hash and by the revision. With the revision a
+// Name returns the name of the plan, by which a DELETE identifies it. With the revision in it a
 // refusal can say what has changed since.
-type Name struct {
-	Hash     string
-	Revision uint64 // zero if it is not given
-}
-
-// Name returns the name of the plan.
-func (p *Plan) Name() Name { return Name{p.Hash(), p.Revision} }
-
-func (n Name) String() string {
-	if n.Revision == 0 {
-		return n.Hash
-	}
-	return n.Hash + "@" + strconv.FormatUint(n.Revision, 10)
-}
-
-// ParseName parses what String returns.
-func ParseName(s string) (Name, *lifecycle.Error) {
-	hash, revision, said := strings.Cut(s, "@")
-	n := Name{Hash: hash}
-	_, err := hex.DecodeString(hash)
-	if err == nil && said {
-		n.Revision, err = strconv.ParseUint(revision, 10, 64)
-	}
-	if err != nil || len(hash) != hashLength || hash != strings.ToLower(hash) {
-		return n, lifecycle.ErrBadRequest("plan: %q is not the name of a plan, as the verb plan returns it: %d hexadecimal digits, and perhaps @ and a revision", s, hashLength)
-	}
-	return n, nil
+func (p *Plan) Name() planname.Name {
+	return planname.Name{Options: p.options, Hash: p.Hash(), Revision: p.Revision}
 }
 
 // Counts counts the objects that the plan names, by outcome.

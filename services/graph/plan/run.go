@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/planname"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/cycles"
@@ -87,6 +88,9 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 			return
 		}
 		after := r.tx.Node(e.UID)
+		if e.Type == lifecycle.DeletionMarked && o.mark == (planname.Mark{}) {
+			o.mark = planname.MarkOf(n, after)
+		}
 		o.orphans = o.orphans || after != nil && after.Orphaning()
 		o.ForUsers = o.ForUsers || e.Type == lifecycle.DeletionMarked && after.InUse() && after.Waiting() && !n.Terminating() &&
 			!n.HasFinalizer(lifecycle.FinalizerForeground) && e.Reason != coppicev1.Reason_REASON_OWNER_WAITING

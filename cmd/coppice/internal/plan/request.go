@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -94,7 +93,8 @@ func (r *Request) Objects() (list []Object) {
 }
 
 // Command returns the command line that carries out the plan, empty if only a plan file can.
-// It names the namespace unless that is the default one of the command line.
+// It names the namespace unless that is the default one of the command line. The name of the plan says
+// the policy and the grace period.
 func (r *Request) Command(plan, defaultNamespace string) string {
 	first, namespace := r.Parts[0], ""
 	said := "coppice delete"
@@ -111,10 +111,6 @@ func (r *Request) Command(plan, defaultNamespace string) string {
 	}
 	if namespace != "" && namespace != defaultNamespace {
 		said += " -n " + shellWord(namespace)
-	}
-	said += " --cascade=" + strings.ToLower(string(first.Propagation))
-	if g := first.GracePeriod; g != nil {
-		said += fmt.Sprintf(" --grace-period=%d", int64(*g/time.Second))
 	}
 	return said + " --plan=" + plan
 }

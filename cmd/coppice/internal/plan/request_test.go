@@ -71,8 +71,8 @@ func TestCommand(t *testing.T) {
 		r    *Request
 		want string
 	}{
-		{requestOf(t, Object{pods, "default", "a"}), "coppice delete pods/a --cascade=background --plan=x@1"},
-		{requestOf(t, Object{pods, "shop", "it's"}, Object{namespaces, "", "n"}, Object{configMaps, "shop", "b"}), `coppice delete 'pods/it'\''s' namespaces/n configmaps/b -n shop --cascade=background --plan=x@1`},
+		{requestOf(t, Object{pods, "default", "a"}), "coppice delete pods/a --plan=x@1"},
+		{requestOf(t, Object{pods, "shop", "it's"}, Object{namespaces, "", "n"}, Object{configMaps, "shop", "b"}), `coppice delete 'pods/it'\''s' namespaces/n configmaps/b -n shop --plan=x@1`},
 		{requestOf(t, Object{pods, "shop", "a"}, Object{pods, "lab", "a"}), ""},
 	} {
 		if got := c.r.Command("x@1", "default"); got != c.want {
@@ -83,7 +83,7 @@ func TestCommand(t *testing.T) {
 	if err := r.Add(Object{pods, "shop", "a"}, client.Foreground, &grace); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := r.Command("x@1", "default"), "coppice delete pods/a -n shop --cascade=foreground --grace-period=90 --plan=x@1"; got != want {
+	if got, want := r.Command("x@1", "default"), "coppice delete pods/a -n shop --plan=x@1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for what, add := range map[string]func() error{
