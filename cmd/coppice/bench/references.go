@@ -61,7 +61,11 @@ func (b References) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	var g errgroup.Group
 	g.Go(func() error {
 		for probing.Err() == nil {
+			begun := time.Now()
 			waited, err := probe(probing, elsewhere)
+			if err != nil && probing.Err() != nil {
+				took = append(took, time.Since(begun)) // it would have waited longer
+			}
 			if err != nil {
 				return err
 			}

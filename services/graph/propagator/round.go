@@ -21,7 +21,7 @@ type round struct {
 }
 
 // roundCalls is how many bytes of calls a round publishes: the work of other rows does not wait for more.
-const roundCalls = 2 << 20
+const roundCalls = 512 << 10
 
 // snapshotRows is how many rows are read from one snapshot.
 const snapshotRows = 4096
