@@ -326,7 +326,7 @@ func TestBatch(t *testing.T) {
 }
 
 // What the results of a batch may need together is estimated, and may be more than a commit has. A batch that
-// changes nothing is answered also then.
+// changes nothing is answered also then, and a dry run and an atomic batch are, which have no parts.
 func TestLargeBatchThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -339,19 +339,30 @@ func TestLargeBatchThatChangesNothing(t *testing.T) {
 	}), nil)
 	b.delete("pods", "wide", "Background")
 	const objects = 200
-	reply := must[*coppicev1.ObjectsReply](b, &command.Objects{
-		Resource: "pods", Namespace: "a", Count: objects,
-		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
-			at.Name = "wide"
-			return lifecycle.Delete(ctx, at, "", nil)
-		},
-	}, nil)
-	for i, r := range reply.GetResults() {
-		if r.GetCode() != 202 {
-			t.Fatalf("object %d: %v", i, r)
+	for name, change := range map[string]func(*command.Objects){
+		"each": func(*command.Objects) {}, "atomic": func(o *command.Objects) { o.Atomic = true }, "dry run": func(o *command.Objects) { o.DryRun = true },
+	} {
+		batch := &command.Objects{
+			Resource: "pods", Namespace: "a", Count: objects,
+			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
+				at.Name = "wide"
+				return lifecycle.Delete(ctx, at, "", nil)
+			},
 		}
-	}
-	if len(reply.GetResults()) != objects {
-		t.Errorf("%d results", len(reply.GetResults()))
+		change(batch)
+		a := b.do(batch)
+		if a.refusal != nil {
+			t.Errorf("%s: %v", name, a.refusal)
+			continue
+		}
+		reply := a.reply.(*coppicev1.ObjectsReply)
+		for i, r := range reply.GetResults() {
+			if r.GetCode() != 202 {
+				t.Fatalf("%s: object %d: %v", name, i, r)
+			}
+		}
+		if len(reply.GetResults()) != objects {
+			t.Errorf("%s: %d results", name, len(reply.GetResults()))
+		}
 	}
 }

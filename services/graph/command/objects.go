@@ -142,14 +142,18 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 		}
 		replyInLog := inLog(out)
 		kept := 0
-		if o.Count > 1 || !replyInLog {
-			kept = o.resultSize(out)
-		}
-		if o.Count > 1 {
-			kept = min(kept, o.room(d))
-		}
-		for _, w := range out.Warnings {
-			kept += len(w) + 16
+		if len(out.Events) == 0 { // the result is known; estimates of many may add up to more than a commit has
+			_, kept = o.fit(d, o.result(out, state.Change{}))
+		} else {
+			if o.Count > 1 || !replyInLog {
+				kept = o.resultSize(out)
+			}
+			if o.Count > 1 {
+				kept = min(kept, o.room(d))
+			}
+			for _, w := range out.Warnings {
+				kept += len(w) + 16
+			}
 		}
 		change, ok := d.Apply(out.Events, kept)
 		if !ok {

@@ -44,18 +44,16 @@ func targetsOf(kind *lifecycle.Kind, n *lifecycle.Node) []target {
 // calls publishes the calls of an object's external finalizers and of its agent,
 // except for those that are parked, and those beyond the limits of the stream. Calls
 // that count already are published again only if they may have been lost. What a round has no
-// room for is published by a later one.
+// room for waits as rows, too: see refill.
 func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, f queue.Flags) error {
 	again := f&lost != 0
 	kind := snap.Kinds().OfNode(n)
 	var object []byte
 	var truncated bool
 	for _, t := range targetsOf(kind, n) {
-		if b.most > 0 && b.calledBytes >= b.most && !again {
-			b.p.add(n.UID, changed)
-			return nil
-		}
-		ok, counted := b.p.quota.admit(n.UID, t.durable)
+		full := b.most > 0 && b.calledBytes >= b.most && !again
+		ok, counted := b.p.quota.admit(n.UID, t.durable, !full)
+		b.refills = b.refills || full && !ok
 		if !ok || counted && !again {
 			continue
 		}

@@ -23,6 +23,7 @@ type publisher struct {
 	called      []uid.UID                         // objects whose calls were admitted
 	most        int64                             // bytes of calls, from which on other calls wait; 0 for no limit
 	calledBytes int64                             // of the calls
+	refills     bool                              // calls wait that a refill is to publish
 	read        int                               // how many dependents a walk has read
 }
 

@@ -77,8 +77,8 @@ func newQuota(l Limits) *quota {
 
 // admit reports whether a call of the object may be published, and whether it
 // counts already. If it may, it counts from now on, with no bytes until weigh.
-// If not, the callee is remembered as short.
-func (q *quota) admit(u uid.UID, name string) (ok, counted bool) {
+// If not, or if now is false, the callee is remembered as short.
+func (q *quota) admit(u uid.UID, name string, now bool) (ok, counted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := q.callees[name]
@@ -91,7 +91,7 @@ func (q *quota) admit(u uid.UID, name string) (ok, counted bool) {
 	switch {
 	case counted:
 		return true, true
-	case q.room(c):
+	case now && q.room(c):
 		q.calls[is], q.of[u] = call{}, append(q.of[u], c)
 		c.total++
 		q.change(c, call{}, 1)

@@ -29,7 +29,7 @@ func TestQuota(t *testing.T) {
 		})
 		callee := rapid.SampledFrom([]string{"a", "b", "c"})
 		publish := func(k key, bytes int64) {
-			ok, counted := q.admit(k.u, k.name)
+			ok, counted := q.admit(k.u, k.name, true)
 			_, there := stream[k]
 			if counted != there {
 				t.Fatalf("%v counts: %t, in the stream: %t", k, counted, there)
@@ -136,7 +136,7 @@ func TestQuotaOfIdle(t *testing.T) {
 	publish := func(name string, n int) (published int) {
 		for i := range n {
 			u := uid.UID(fmt.Sprintf("%s-%03d", name, i))
-			if ok, counted := q.admit(u, name); ok && !counted {
+			if ok, counted := q.admit(u, name, true); ok && !counted {
 				q.weigh(u, name, 10)
 				published++
 			}
@@ -170,17 +170,17 @@ func TestRefillGoesOnWhereItStopped(t *testing.T) {
 	q := newQuota(Limits{Calls: 10, Bytes: 1 << 20, IdleCalls: 100, IdleBytes: 1 << 20})
 	u := func(i int) uid.UID { return uid.UID(fmt.Sprintf("u%03d", i)) }
 	for i := range 40 {
-		q.admit(u(i), "x")
+		q.admit(u(i), "x", true)
 	}
 	for i := range 5 {
 		q.keep(u(i))
 	}
 	_, seeking := q.wanted()
 	for i := 10; i < 14; i++ { // a page
-		q.admit(u(i), "x")
+		q.admit(u(i), "x", true)
 	}
 	for i := 100; i < 103; i++ { // a round
-		q.admit(u(i), "x")
+		q.admit(u(i), "x", true)
 	}
 	if q.seeks(seeking) {
 		t.Fatal("there is room left")

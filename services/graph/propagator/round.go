@@ -20,7 +20,8 @@ type round struct {
 	expires lifecycle.Time // see sessionEnd
 }
 
-// roundCalls is how many bytes of calls a round publishes: the work of other rows does not wait for more.
+// roundCalls is how many bytes of calls a round publishes; the work of other rows does not wait for more. A refill
+// publishes the others meanwhile.
 const roundCalls = 512 << 10
 
 // snapshotRows is how many rows are read from one snapshot.
@@ -58,7 +59,13 @@ func (p *Propagator) round(ctx context.Context, b queue.Batch[uid.UID]) (err err
 	if err != nil {
 		return err
 	}
-	return r.flush(ctx)
+	if err := r.flush(ctx); err != nil {
+		return err
+	}
+	if r.refills {
+		r.p.wantRefill()
+	}
+	return nil
 }
 
 // all evaluates all rows.

@@ -11,10 +11,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -254,57 +256,70 @@ func TestChunksOfLongUIDs(t *testing.T) {
 	}
 }
 
-// What other rows need is published while the calls of objects with many finalizers still wait: a round publishes
-// a bounded number of their bytes, and each call once.
-func TestManyCallsTakeTurns(t *testing.T) {
+// What other rows need is published before most calls of objects with many finalizers: a round publishes a bounded
+// number of their bytes. The others follow, each once, and nothing else is published again for them.
+func TestManyCallsDelayNoOtherWork(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)
 	w := watch(realm)
 	if err := w.Publish(t.Context()); err != nil { // a round of everything comes first, and has no bound
 		t.Fatal(err)
 	}
-	const wide, finalizers = 4, 500 // 36 MiB of calls
+	const wide, finalizers, narrow = 4, 500, 500 // 36 MiB of calls, and 4 MiB
+	annotated := func() *coppicev1.ObjectMeta {
+		return &coppicev1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 8<<10)}}
+	}
 	for i := range wide {
-		m := &coppicev1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 8<<10)}}
+		m := annotated()
 		for k := range finalizers {
 			m.Finalizers = append(m.Finalizers, fmt.Sprintf("example.com/f-%d", k))
 		}
-		target := fmt.Sprint("pods/wide-", i)
-		realm.Create(target, m)
-		realm.Delete(target, lifecycle.Background)
+		realm.Create(fmt.Sprint("pods/wide-", i), m)
+		realm.Delete(fmt.Sprint("pods/wide-", i), lifecycle.Foreground)
 	}
+	for i := range narrow {
+		m := annotated()
+		m.Finalizers = []string{"example.com/x"}
+		realm.Create(fmt.Sprint("pods/p-", i), m)
+		realm.Delete(fmt.Sprint("pods/p-", i), lifecycle.Foreground)
+	}
+	realm.Create("deployments/web", nil)
+	realm.Create("replicasets/other", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{realm.Reference("deployments/web", false)}})
+	realm.Delete("deployments/web", lifecycle.Background)
 	if err := w.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	realm.Create("deployments/web", nil)
-	owned := &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{realm.Reference("deployments/web", false)}}
-	realm.Create("replicasets/other", owned)
-	realm.Delete("deployments/web", lifecycle.Background)
-	calls, dirty, turns := map[string]int{}, 0, 0
-	for len(calls) < wide*finalizers && turns < 100 {
-		bytes := 0
-		for _, m := range w.js.take() {
-			if m.Subject == bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty) {
-				dirty = turns
-				continue
+	published, bytes, before := map[string]int{}, 0, -1
+	for _, m := range w.js.take() {
+		switch m.Subject {
+		case bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty):
+			before = bytes
+		case bus.WorkSubject(bus.DefaultRealm, bus.QueueFinish):
+			var chunk coppicev1.FinishChunk
+			if err := proto.Unmarshal(m.Data, &chunk); err != nil {
+				t.Fatal(err)
 			}
-			calls[m.Subject]++
+			uids, err := uid.Unpack(nil, chunk.GetUids())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range uids {
+				published[string(u)]++
+			}
+		default:
+			published[m.Subject]++
 			bytes += len(m.Data)
 		}
-		if bytes > 3<<20 {
-			t.Fatalf("a round published %d bytes of calls", bytes)
-		}
-		turns++
-		if err := w.Publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 	}
-	for subject, n := range calls {
+	if before < 0 || before > 1<<20 {
+		t.Errorf("the other work was published behind %d of %d bytes of calls", before, bytes)
+	}
+	for what, n := range published {
 		if n != 1 {
-			t.Errorf("%s was published %d times", subject, n)
+			t.Errorf("%q was published %d times", what, n)
 		}
 	}
-	if len(calls) != wide*finalizers || dirty != 1 || turns < 4 {
-		t.Errorf("in %d rounds %d calls were published, and the other work in round %d; want it in the round after its deletion", turns, len(calls), dirty)
+	if want := wide*finalizers + narrow + wide + narrow; len(published) != want {
+		t.Errorf("%d calls and ends of foreground deletions were published, want %d", len(published), want)
 	}
 }
