@@ -209,7 +209,8 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 // carryOut sends the deletion of a request with its plan, and reports its outcome.
 func (d *deletion) carryOut(ctx context.Context, r *plan.Request) error {
 	goes, truncated := map[string]bool{}, false
-	if d.f.wait {
+	waits := d.f.wait && !d.dry.on()
+	if waits {
 		// Without a plan of its own, it waits for the objects that it deletes.
 		ok, err := d.Optional(ctx, lookup.AboutTotals, func(ctx context.Context) error {
 			p, err := d.plan(ctx, r)
@@ -235,7 +236,7 @@ func (d *deletion) carryOut(ctx context.Context, r *plan.Request) error {
 			return err
 		}
 	}
-	if d.f.wait && !d.dry.on() {
+	if waits {
 		for _, uid := range d.done {
 			goes[uid] = true
 		}
