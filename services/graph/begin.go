@@ -9,6 +9,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
 // beginState gives the realm a state from which it can follow the log, if the present one is
@@ -87,7 +88,7 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	r.rebuilt("a snapshot of the archive")
 	r.cut = nil
 	// Another graph service, which may have known fewer commits, has recorded the loss.
-	if r.loss != nil && r.seen.GetRevision() >= r.loss.Revision-lostRevisions/2 {
+	if r.loss != nil && r.seen.GetRevision() >= r.loss.Revision-writer.LostAhead/2 {
 		r.lossRecorded(r.seen.GetRevision())
 	}
 	if err := r.checkLog(ctx, func() bool { return time.Since(start) < r.events.MaxLag() }); err != nil {

@@ -17,10 +17,6 @@ import (
 // keepTail is the time between two writes of the mark of the log's end, if it has grown.
 const keepTail = time.Second
 
-// lostRevisions is added to the last revision that is known of a log that has lost
-// commits. It is more than a writer uses in keepTail.
-const lostRevisions = 1 << 24
-
 // openTail reads the mark of the log's end. A mark that cannot be read is replaced, since
 // the checkpoint of the state is compared with the log too.
 func (r *realm) openTail() {
@@ -90,7 +86,7 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 		return nil
 	}
 	r.tail.Freeze()
-	r.loss = &writer.Loss{Note: lost.What, Revision: max(r.seen.GetRevision(), r.tail.Mark().Revision) + lostRevisions}
+	r.loss = &writer.Loss{Note: lost.What, Revision: max(r.seen.GetRevision(), r.tail.Mark().Revision) + writer.LostAhead}
 	r.log.Error("continuing without commits that the log has lost, because of --accept-loss", "loss", lost.What)
 	if ofState == nil {
 		return nil

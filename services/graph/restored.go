@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -22,9 +23,10 @@ func (r *realm) restored(ctx context.Context) (*writer.Loss, error) {
 		return nil, err
 	}
 	r.log.Warn("the log was restored from a backup; its revisions continue higher", "sequence", restored)
+	last := r.state.Checkpoint()
 	return &writer.Loss{
 		Note:     fmt.Sprintf("the log was restored from a backup that ends at sequence %d", restored),
-		Revision: r.state.Checkpoint().GetRevision() + writer.RestoredAhead,
+		Revision: last.GetRevision() + writer.RestoredAhead(lifecycle.Time(last.GetTime()), lifecycle.TimeOf(r.time.Now())),
 	}, nil
 }
 
@@ -59,7 +61,7 @@ func (r *realm) recordsLoss(ctx context.Context, from uint64) (records bool, err
 // recordsLossAt reports whether the commit at a position records a loss.
 func (r *realm) recordsLossAt(ctx context.Context, at uint64) (bool, error) {
 	message, err := r.events.Get(ctx, at)
-	if errors.Is(err, eventlog.ErrNotFound) {
+	if errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, eventlog.ErrForeign) {
 		return false, nil
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
 // resumes resumes a watch behind a revision, and returns the error that ends it.
@@ -76,5 +77,64 @@ func TestRestoredLog(t *testing.T) {
 			t.Errorf("%s: a later start continues at revision %d, after %d", what, r, first)
 		}
 		s.stop(ctx)
+	}
+}
+
+// restoredAs starts a graph service on a copy of a log, and returns the revision of an object that it creates.
+func restoredAs(t *testing.T, server, dir string, behind func(*attacker), configure func(c *graph.Config, end uint64)) uint64 {
+	t.Helper()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: copyOf(t, server)})
+	end := uint64(lastOf(t, testkit.JetStream(t, n, bus.RoleGraph)))
+	behind(newAttacker(ctx, t, n))
+	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+		c.Restored = map[string]uint64{realm: end}
+		configure(c, end)
+	}).writing(ctx)
+	defer s.stop(ctx)
+	o, err := application(t, n).Resource(configMaps, "a").Create(ctx, configMap("new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.GetMetadata().GetResourceVersion()
+}
+
+// A backup that is restored twice uses no revision twice, also if messages that are no commits follow it.
+func TestBackupRestoredTwice(t *testing.T) {
+	t.Parallel()
+	server := t.TempDir()
+	run(t, server, t.TempDir(), creating(t, "one"))
+	none := func(*graph.Config, uint64) {}
+	first := restoredAs(t, server, t.TempDir(), func(*attacker) {}, none)
+	second := restoredAs(t, server, t.TempDir(), func(a *attacker) { a.publish(testkit.Context(t), []byte("{}")) }, none)
+	if second <= first {
+		t.Errorf("the backup that is restored again continues at revision %d, and did at %d", second, first)
+	}
+}
+
+// An archive that is restored twice uses no revision twice.
+func TestArchiveRestoredTwice(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.segments()
+	if first, second := a.restore(0), a.restore(0); second.Continues <= first.Continues {
+		t.Errorf("the realm that is restored again continues at revision %d, and did at %d", second.Continues, first.Continues)
+	}
+}
+
+// A graph service that has seen some of the commits behind a backup leaves out as many revisions as one that has seen none.
+func TestRestoredWithAcceptedLoss(t *testing.T) {
+	t.Parallel()
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	older := copyOf(t, server)
+	run(t, server, dir, creating(t, "two"))
+	seen := checkpoint(t, dir)
+	revision := restoredAs(t, older, dir, func(*attacker) {}, func(c *graph.Config, _ uint64) {
+		c.AcceptLoss = map[string]uint64{realm: seen.GetSequence()}
+	})
+	if revision <= seen.GetRevision()+writer.LostAhead {
+		t.Errorf("the realm continues at revision %d; the service has seen %d", revision, seen.GetRevision())
 	}
 }

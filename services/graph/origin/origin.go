@@ -9,7 +9,7 @@
 //
 // The new realm has the state of the other one: the same objects, uids, revisions and causes. It
 // has a realm id and a key of its own, and is paused until an operator resumes it
-// (lifecycle.Realm). Its revisions continue writer.RestoredAhead higher, since the other realm may have had more commits: a
+// (lifecycle.Realm). Its revisions continue higher (writer.RestoredAhead), since the other realm may have had more commits: a
 // client that knows their revisions must not take new changes for them. Its stream begins behind position P of commit S, and does not have the commits
 // up to S. Replicas therefore start from the snapshot, as those of a realm whose log was cut.
 package origin
@@ -167,7 +167,7 @@ func decide(ctx context.Context, s *state.State, c Config, o *lifecycle.Origin, 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	return writer.New(writer.Config{
-		Realm: c.Realm, State: s, Log: into, Lease: held{}, NewestKey: keys.Newest, Origin: o, Ahead: writer.RestoredAhead, MaxPayload: int(c.Conn.MaxPayload()), Ready: stop,
+		Realm: c.Realm, State: s, Log: into, Lease: held{}, NewestKey: keys.Newest, Origin: o, Ahead: writer.RestoredAhead(lifecycle.Time(s.Checkpoint().GetTime()), lifecycle.TimeOf(time.Now())), MaxPayload: int(c.Conn.MaxPayload()), Ready: stop,
 	}).Run(ctx)
 }
 

@@ -84,10 +84,16 @@ type Config struct {
 	Failpoint func(step string)
 }
 
-// RestoredAhead is the number of revisions that a realm leaves out when it continues a log that was restored from an
-// archive or a backup: clients may know those of later commits, which must not name other changes. It is what 200,000
-// changes a second need in two months.
-const RestoredAhead = 1 << 40
+// LostAhead is the minimum number of revisions that a realm leaves out when it continues a log that lacks commits:
+// clients may know their revisions, which must not name other changes. It is what 200,000 changes a second need in two
+// months.
+const LostAhead = 1 << 40
+
+// RestoredAhead returns the number of revisions that a realm leaves out when it continues, at a time, a log that was
+// restored from an archive or a backup. last is the time of the last commit of it. The number grows by one each
+// microsecond, and revisions do not grow as fast: if the same archive or backup is restored again, the realm continues
+// behind what clients may know of the first restore.
+func RestoredAhead(last, now lifecycle.Time) uint64 { return LostAhead + uint64(max(0, now-last)) }
 
 // Loss says which commits a log has lost.
 type Loss struct {
