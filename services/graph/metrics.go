@@ -108,8 +108,6 @@ type metrics struct {
 	all     *allMetrics
 	realm   string
 	writing func() *writing
-	mu      sync.Mutex
-	last    uint64
 	own     []prometheus.Collector // of this realm alone
 	counted map[string]struct{}    // the finalizers that have metrics
 }
@@ -217,16 +215,6 @@ func (m *metrics) phase(is phase) {
 
 func (m *metrics) applied(revision uint64) {
 	m.all.revision.WithLabelValues(m.realm, "applied").Set(float64(revision))
-	m.since(revision)
-}
-
-// since returns the number of revisions since the last call, up to this one.
-func (m *metrics) since(revision uint64) uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := revision - m.last
-	m.last = revision
-	return n
 }
 
 func (m *metrics) committed(c writer.Committed) {
@@ -234,7 +222,7 @@ func (m *metrics) committed(c writer.Committed) {
 	w.applied.Set(float64(c.Revision))
 	w.committed.Set(float64(c.Revision))
 	w.commits.Inc()
-	w.events.Add(float64(m.since(c.Revision)))
+	w.events.Add(float64(c.Events))
 	w.bytes.Observe(float64(c.Bytes))
 	w.requests.Observe(float64(c.Requests))
 	w.decide.Observe(c.Decide.Seconds())

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -50,7 +52,8 @@ func TestRestoredLog(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log ends at sequence %d", end)) {
 		t.Errorf("with a sequence behind the end: %v", err)
 	}
-	s := serve(t, graphConn(t, n), fresh, restored(end)).writing(ctx)
+	registry := prometheus.NewRegistry()
+	s := serve(t, graphConn(t, n), fresh, func(c *graph.Config) { restored(end)(c); c.Registry = registry }).writing(ctx)
 	c := application(t, n)
 	revision := func(name string) uint64 {
 		t.Helper()
@@ -69,6 +72,9 @@ func TestRestoredLog(t *testing.T) {
 	}
 	if events := realmEvents(ctx, t, n); len(events) != 1 || events[0].Type != "LossAccepted" || !strings.Contains(events[0].Detail, fmt.Sprintf("a backup that ends at sequence %d", end)) {
 		t.Errorf("the log records %+v", events)
+	}
+	if counted := metric(t, registry, "coppice_graph_events_total"); counted > 10 {
+		t.Errorf("the service counts %v events", counted)
 	}
 	s.stop(ctx)
 	for what, dir := range map[string]string{"again": fresh, "another replica": t.TempDir()} {

@@ -16,6 +16,7 @@ type inFlightCommit struct {
 	*commit
 	size      int            // in bytes
 	chain     eventlog.Chain // with it
+	events    uint64         // that it has
 	sent      time.Time
 	settle    func(context.Context) (position uint64, err error) // waits for the log
 	expected  uint64                                             // the position of the last known message before it
@@ -83,7 +84,7 @@ func (w *Writer) append(c *commit) error {
 		before = w.inFlight[len(w.inFlight)-1]
 	}
 	f := &inFlightCommit{
-		commit: c, size: len(message), chain: chain, sent: time.Now(),
+		commit: c, size: len(message), chain: chain, events: chain.Revision - w.chain.Revision, sent: time.Now(),
 		appended: make(chan struct{}), completed: make(chan struct{}),
 	}
 	w.c.Failpoint(FailDecided)
@@ -156,7 +157,7 @@ func (w *Writer) complete(f, before *inFlightCommit) error {
 	}
 	w.c.Failpoint(FailApplied)
 	w.c.Committed(Committed{
-		Sequence: f.chain.Sequence, Position: f.position, Skipped: f.position - f.expected - 1, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
+		Sequence: f.chain.Sequence, Position: f.position, Skipped: f.position - f.expected - 1, Revision: f.chain.Revision, Events: f.events, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
 		Changes: d.changes, Pending: pending, SessionClosed: d.sessionClosed, Tripped: d.tripped, BrakeReleased: d.ended,
 		Decide: f.commit.took, Append: f.took, Apply: time.Since(apply),
 	})

@@ -111,6 +111,7 @@ type Committed struct {
 	// messages directly before it that are no commits and were not known.
 	Position, Skipped uint64
 	Revision          uint64
+	Events            uint64 // that the commit has
 	Time              lifecycle.Time
 	Bytes             int
 	Requests          int
