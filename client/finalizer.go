@@ -35,7 +35,7 @@ func Permanent(err error) error { return worker.Permanent(err) }
 // finalizer, and removes the finalizer when finalize returns nil.
 //
 // When ctx ends, RunFinalizer calls finalize no more, and running calls have 5 s to return. RunFinalizer returns when these
-// have returned and its requests for calls have ended, which takes up to 2 s on a cluster of NATS servers, and 3 s if they do not reply. It hands
+// have returned and its requests for calls have ended, which takes up to 2 s on a cluster of NATS servers, and 4 s if they do not reply. It hands
 // back the calls that it has received and not completed, so that another process has them at once.
 // A program should end ctx when it receives SIGTERM, and close its connection after RunFinalizer has returned: on a
 // cluster, a call that is delivered to a program that has just ended is delivered again only after 30 s.

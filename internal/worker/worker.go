@@ -131,7 +131,7 @@ func (c *Config) defaults() {
 // exist, and returns an error only if waiting does not help.
 //
 // When ctx ends, no handler begins. Run returns when its pull requests have ended, which takes up to 2 s on a
-// cluster of NATS servers (3 s if they do not reply), and running handlers have returned, for which they have Grace. A message
+// cluster of NATS servers (4 s if they do not reply), and running handlers have returned, for which they have Grace. A message
 // that arrives meanwhile is returned to the queue, and so is one whose handler did not
 // finish. The NATS server has received all acknowledgements then, unless it is unavailable.
 func Run(ctx context.Context, c Config) error {
