@@ -104,7 +104,7 @@ type resolver struct {
 const maxWidth = 8000
 
 // firstAhead is the number of objects that are read at first. If they are not wide, more are read at once.
-const firstAhead = 256
+const firstAhead = 16
 
 // eachAhead calls visit for objects in order. Before, it reads the nodes and owners that their evaluation needs, many
 // at a time, but not more than a bounded number of references. It ends when visit returns false.
@@ -112,10 +112,12 @@ func eachAhead(snap *state.Snapshot, uids []uid.UID, visit func(uid.UID) (more b
 	for ahead := firstAhead; len(uids) > 0; {
 		now := uids[:min(ahead, len(uids))]
 		snap.Prefetch(now)
-		if n := lifecycle.Within(snap, now); n == len(now) {
-			ahead *= 4
-		} else {
+		n := lifecycle.Within(snap, now)
+		wide := n < len(now)
+		if wide {
 			now, ahead = now[:n], 2*n
+		} else {
+			ahead *= 4
 		}
 		snap.PrefetchCounts(now)
 		snap.PrefetchOwners(now)
@@ -124,7 +126,7 @@ func eachAhead(snap *state.Snapshot, uids []uid.UID, visit func(uid.UID) (more b
 				return
 			}
 		}
-		if uids = uids[len(now):]; ahead < firstAhead {
+		if uids = uids[len(now):]; wide {
 			snap.Forget()
 		}
 	}

@@ -221,3 +221,32 @@ func TestClosureOfWideObjects(t *testing.T) {
 		t.Errorf("resolved %d objects, of an owner and 20 dependents", n)
 	}
 }
+
+// What a part costs depends on what it resolves, and not on how many objects it leaves out. Not parallel: it counts
+// allocations.
+func TestPartReadsLittleAhead(t *testing.T) {
+	r := statetest.New(t)
+	var asked []uid.UID
+	for i := range 160 {
+		m := &coppicev1.ObjectMeta{}
+		for k := range 999 {
+			m.Finalizers = append(m.Finalizers, fmt.Sprintf("example.com/f%d", k))
+		}
+		name := fmt.Sprintf("w%d", i)
+		r.Create("pods/"+name, m)
+		asked = append(asked, uid.MustParse(name))
+	}
+	allocations := func(uids []uid.UID) float64 {
+		return testing.AllocsPerRun(5, func() {
+			snap := r.Snapshot()
+			defer snap.Close()
+			if _, left := resolve.ResolvePart(snap, uids, 0, r.Clock, nil); left == 0 {
+				t.Fatal("it leaves out nothing")
+			}
+		})
+	}
+	few, many := allocations(asked[:16]), allocations(asked)
+	if many > 2*few {
+		t.Errorf("a part of %d objects makes %.0f allocations, and one of 16 makes %.0f", len(asked), many, few)
+	}
+}
