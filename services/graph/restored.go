@@ -45,6 +45,7 @@ func (r *realm) recordsLoss(ctx context.Context, from uint64) (records bool, err
 		return false, fmt.Errorf("realm %s: --restored %s@%d: the log ends at sequence %d; name the last sequence that the stream %s had when it was restored",
 			r.name, r.name, from-1, last, bus.LogStream(r.name))
 	case from < first:
+		r.log.Info("the messages behind a restored backup are cut from the log, so that their loss counts as recorded", "sequence", from-1)
 		return true, nil
 	}
 	for at := from; at <= last && !records; at++ {

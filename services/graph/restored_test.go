@@ -70,6 +70,15 @@ func TestRestoredLog(t *testing.T) {
 	if err := resumes(ctx, t, c, known); !errors.Is(err, lifecycle.ReasonExpired) {
 		t.Errorf("a watch from revision %d: %v", known, err)
 	}
+	reader := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	if _, err := reader.At(ctx, client.Moment{Revision: known}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), "was lost") {
+		t.Errorf("the past at revision %d: %v", known, err)
+	}
+	for _, revision := range []uint64{first, first - 1} { // the second is that of a list before the first change
+		if _, err := reader.At(ctx, client.Moment{Revision: revision}); err != nil {
+			t.Errorf("the past at revision %d: %v", revision, err)
+		}
+	}
 	if events := realmEvents(ctx, t, n); len(events) != 1 || events[0].Type != "LossAccepted" || !strings.Contains(events[0].Detail, fmt.Sprintf("a backup that ends at sequence %d", end)) {
 		t.Errorf("the log records %+v", events)
 	}

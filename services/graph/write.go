@@ -26,6 +26,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		if r.loss, err = r.restored(ctx); err != nil {
 			return err
 		}
+		defer func() { r.loss = nil }() // the next term looks again: another one may have recorded it
 	}
 	t := r.newTerm(l)
 	if r.loss != nil {

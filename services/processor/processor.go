@@ -185,7 +185,7 @@ func (p *processor) evaluateAll(ctx context.Context, dirty []byte, revision uint
 		if len(left) >= len(dirty) {
 			return nil, 0, worker.Permanent(errors.New("resolve: the reply leaves out all objects"))
 		}
-		refused, at, dirty = append(refused, again...), max(at, of), left
+		refused, at, dirty, revision = append(refused, again...), max(at, of), left, max(revision, of)
 	}
 	return refused, at, nil
 }

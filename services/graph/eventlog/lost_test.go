@@ -143,7 +143,7 @@ func TestAnotherHistory(t *testing.T) {
 // to it, and calls that wait return.
 func TestStreamGone(t *testing.T) {
 	t.Parallel()
-	for name, anew := range map[string]bool{"deleted": false, "made anew": true} {
+	for name, again := range map[string]bool{"deleted": false, "created again": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
@@ -155,7 +155,7 @@ func TestStreamGone(t *testing.T) {
 			if err := b.js.DeleteStream(b.ctx, bus.LogStream(realm)); err != nil {
 				t.Fatal(err)
 			}
-			if anew {
+			if again {
 				b.open(b.js)
 			}
 			if err := appendTo(b.ctx, b.log, 2, 3); !errors.Is(err, eventlog.ErrGone) {

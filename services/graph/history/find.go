@@ -50,7 +50,7 @@ const skew = 10 * time.Second
 //
 // The error is that of ctx if ctx has ended, and otherwise a *lifecycle.Error: BadRequest for a point
 // in the future or a realm without commits; Expired if the state after the commit cannot be built any
-// more, with the oldest revision that can be shown, or if the time precedes the realm;
+// more, with the oldest revision that can be shown, if the time precedes the realm, or if the revision was lost;
 // ServiceUnavailable if the log or the archive cannot be read now.
 func (h *History) Find(ctx context.Context, p Point) (Commit, error) {
 	head := h.c.State.Checkpoint()
@@ -68,6 +68,9 @@ func (h *History) Find(ctx context.Context, p Point) (Commit, error) {
 	c, first, err := h.search(ctx, p)
 	if err == nil {
 		return h.covered(ctx, p, c)
+	}
+	if refusal := (*lifecycle.Error)(nil); errors.As(err, &refusal) {
+		return Commit{}, refusal
 	}
 	if !errors.Is(err, errEarlier) {
 		return Commit{}, h.unreadable(ctx, err)
@@ -146,6 +149,8 @@ func (h *History) isLast(ctx context.Context, p Point, found Commit) error {
 			at = next.Position + 1
 		case !p.precedes(&header):
 			return fmt.Errorf("commit %d was found, and commit %d does not follow %s: %w", found.Sequence, next.Sequence, p, errLacks)
+		case p.Revision > 0 && p.Revision < header.FirstRevision-1: // see eventlog.Chain.Leaps
+			return expired("%s was lost: the log goes on from revision %d at revision %d", p, found.Revision, header.FirstRevision)
 		default:
 			return nil
 		}

@@ -166,8 +166,9 @@ func discard(store archive.Store, name archive.Name) error {
 func decide(ctx context.Context, s *state.State, c Config, o *lifecycle.Origin, keys *eventlog.Keys, into *capture) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	ahead := writer.RestoredAhead(lifecycle.Time(s.Checkpoint().GetTime()), lifecycle.TimeOf(time.Now()))
 	return writer.New(writer.Config{
-		Realm: c.Realm, State: s, Log: into, Lease: held{}, NewestKey: keys.Newest, Origin: o, Ahead: writer.RestoredAhead(lifecycle.Time(s.Checkpoint().GetTime()), lifecycle.TimeOf(time.Now())), MaxPayload: int(c.Conn.MaxPayload()), Ready: stop,
+		Realm: c.Realm, State: s, Log: into, Lease: held{}, NewestKey: keys.Newest, Origin: o, Ahead: ahead, MaxPayload: int(c.Conn.MaxPayload()), Ready: stop,
 	}).Run(ctx)
 }
 

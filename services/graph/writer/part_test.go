@@ -33,6 +33,18 @@ func partsOf(refusals bool) *writer.Request {
 
 func parted(c *writer.Config) { c.MaxPayload = 64 << 10 }
 
+// logOnePart has a writer end, of which one part of a batch is in the log.
+func (b *bench) logOnePart() {
+	b.t.Helper()
+	length := b.log.length()
+	b.log.set(func(l *log) { l.room = length + 1 })
+	b.submit(partsOf(false))
+	if err := b.wait(); !errors.Is(err, eventlog.ErrFenced) {
+		b.t.Fatalf("the writer ended with %v", err)
+	}
+	b.log.set(func(l *log) { l.room = 0 })
+}
+
 // sameParts checks the outcome of partsOf, over all of its parts.
 func sameParts(t *testing.T, a answer, refusals bool) {
 	t.Helper()
@@ -117,13 +129,7 @@ func TestBatchGoesOnAfterFailOvers(t *testing.T) {
 func TestAnotherBatchDoesNotGoOn(t *testing.T) {
 	t.Parallel()
 	b := start(t, parted)
-	length := b.log.length()
-	b.log.set(func(l *log) { l.room = length + 1 })
-	b.submit(partsOf(false))
-	if err := b.wait(); !errors.Is(err, eventlog.ErrFenced) {
-		t.Fatalf("the writer ended with %v", err)
-	}
-	b.log.set(func(l *log) { l.room = 0 })
+	b.logOnePart()
 	b.restartFailed(parted)
 	if a := b.do(withID(1, create("other"))); !errors.Is(a.err, lifecycle.ReasonBadRequest) {
 		t.Errorf("another command with the id: %v, %v", a.reply, a.err)
