@@ -59,6 +59,7 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 	if err := a.dial.Complete(); err != nil {
 		return err
 	}
+	a.dial.Actor = name // the name of a service is that of its role
 	for _, r := range f.realms {
 		if err := bus.CheckRealm(r); err != nil {
 			return err
@@ -134,7 +135,7 @@ func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
 		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: name it with --answers-user, --answers-creds, --answers-nkey or --answers-context (coppice nats-config calls it " + bus.RoleAnswers + ")")
 	}
 	c := *main
-	c.User, c.Password, c.Creds, c.NKey, c.Context, c.InboxPrefix = f.user, f.password, f.creds, f.nkey, f.context, ""
+	c.User, c.Password, c.Creds, c.NKey, c.Context, c.InboxPrefix, c.Actor = f.user, f.password, f.creds, f.nkey, f.context, "", bus.RoleAnswers
 	if c.Password == "" {
 		c.Password = os.Getenv("COPPICE_ANSWERS_PASSWORD")
 	}
