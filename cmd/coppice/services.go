@@ -121,7 +121,7 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 type answersFlags struct{ user, password, creds, nkey, context string }
 
 func (f *answersFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.user, "answers-user", os.Getenv("COPPICE_ANSWERS_USER"), "user of the connection that answers requests ($COPPICE_ANSWERS_USER)")
+	c.Flags().StringVar(&f.user, "answers-user", os.Getenv("COPPICE_ANSWERS_USER"), "user of the connection that answers requests ($COPPICE_ANSWERS_USER; default: "+bus.RoleAnswers+", if there is a --user)")
 	c.Flags().StringVar(&f.password, "answers-password", "", "password of --answers-user ($COPPICE_ANSWERS_PASSWORD)")
 	c.Flags().StringVar(&f.creds, "answers-creds", os.Getenv("COPPICE_ANSWERS_CREDS"), "file of user credentials for this connection ($COPPICE_ANSWERS_CREDS)")
 	c.Flags().StringVar(&f.nkey, "answers-nkey", os.Getenv("COPPICE_ANSWERS_NKEY"), "file of a user's nkey for this connection ($COPPICE_ANSWERS_NKEY)")
@@ -131,13 +131,22 @@ func (f *answersFlags) add(c *cobra.Command) {
 // of returns the configuration of the connection for replies: that of the main connection
 // with these credentials. It fails if only the main connection has credentials.
 func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
-	if *f == (answersFlags{}) && (main.User != "" || main.Creds != "" || main.NKey != "" || main.Context != "") {
-		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: name it with --answers-user, --answers-creds, --answers-nkey or --answers-context (coppice nats-config calls it " + bus.RoleAnswers + ")")
-	}
 	c := *main
 	c.User, c.Password, c.Creds, c.NKey, c.Context, c.InboxPrefix, c.Actor = f.user, f.password, f.creds, f.nkey, f.context, "", bus.RoleAnswers
 	if c.Password == "" {
 		c.Password = os.Getenv("COPPICE_ANSWERS_PASSWORD")
+	}
+	if f.user != "" || f.creds != "" || f.nkey != "" || f.context != "" {
+		return &c, nil
+	}
+	switch {
+	case main.User != "" && c.Password != "":
+		c.User = bus.RoleAnswers
+	case main.User != "":
+		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: give the password of " +
+			bus.RoleAnswers + " with $COPPICE_ANSWERS_PASSWORD, or name another user with --answers-user, --answers-creds, --answers-nkey or --answers-context")
+	case main.Creds != "" || main.NKey != "" || main.Context != "":
+		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: name it with --answers-user, --answers-creds, --answers-nkey or --answers-context (coppice nats-config calls it " + bus.RoleAnswers + ")")
 	}
 	return &c, nil
 }

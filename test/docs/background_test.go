@@ -50,6 +50,7 @@ func (p *player) start(t *testing.T, text, user string) *background {
 	} else {
 		b.cmd.Env = append(b.cmd.Env, "NATS_URL="+p.url)
 	}
+	b.cmd.Env = append(b.cmd.Env, p.env...)
 	b.cmd.Stdout, b.cmd.Stderr = b, b
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)

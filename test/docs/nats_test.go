@@ -112,6 +112,7 @@ type player struct {
 	url     string
 	admin   *client.Client
 	objects map[string]*coppicev1.Object
+	env     []string // of commands that run in the background, in addition
 
 	plan  string
 	empty *natsd.Server      // see emptyServer
