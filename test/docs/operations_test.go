@@ -1,15 +1,20 @@
 package docs_test
 
 import (
+	"cmp"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 const operations = "docs/operations.md"
@@ -64,5 +69,92 @@ func TestServiceCommands(t *testing.T) {
 	}
 	for _, c := range list {
 		p.serve(t, server, c.text, `msg=ready\b`)
+	}
+}
+
+// The recommended settings are applied as their file says.
+func TestRecommendedSettings(t *testing.T) {
+	t.Parallel()
+	const name = "realm-settings.yaml"
+	data, err := os.ReadFile(filepath.Join(module, "deploy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := regexp.MustCompile(`Use: (coppice .+)`).FindSubmatch(data)
+	if use == nil {
+		t.Fatalf("deploy/%s names no command", name)
+	}
+	s := &shell{player: start(t, "", false)}
+	s.write(t, name, string(data))
+	if s.run(t, string(use[1])); s.err != nil {
+		t.Errorf("%s: %v: %s", use[1], s.err, s.output())
+	}
+}
+
+// A realm is restored from its archive by the commands of docs/operations.md, in their order: into a directory of
+// `coppice up`, and into a NATS server with users.
+func TestRestoreCommands(t *testing.T) {
+	t.Parallel()
+	nightly.Test(t, nightly.Minutes)
+	s := &shell{player: start(t, "", false)}
+	t.Cleanup(func() { s.end(t) })
+	run := func(text string) {
+		t.Helper()
+		s.forget()
+		if s.run(t, text); s.err != nil {
+			t.Fatalf("%s: %v\n%s", text, s.err, s.output())
+		}
+	}
+	examples, err := filepath.Abs(filepath.Join(module, "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run("coppice import -f " + examples + "/shop")
+	// The deletion of a realm puts the rest of its log into the archive.
+	run("coppice realm delete default --confirm default")
+	archive := "file://" + filepath.Join(s.dir, "archive")
+
+	for _, c := range operationsCommands(t, `^coppice (archive verify file:///backup/|realm restore .*--data |up --data \./restored|verify|get pods -A|plan delete deployments/web|realm resume)`) {
+		text := strings.ReplaceAll(c.text, "file:///backup/archive", archive)
+		if strings.HasPrefix(text, "coppice up ") {
+			s.forget()
+			s.url = ""
+			s.run(t, text+" --port -1 &")
+			testkit.WaitFor(t, s.ctx, text+" to be ready", func() bool { return strings.Contains(s.output(), "ready in ") })
+			continue
+		}
+		run(text)
+	}
+
+	p, server := deployed(t)
+	data, err := os.ReadFile(filepath.Join(s.dir, "data", secret.FileName))
+	if err = cmp.Or(err, os.WriteFile(filepath.Join(p.dir, "coppice.secret"), data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range operationsCommands(t, `s3://backup/coppice`) {
+		prints := `msg=ready\b`
+		if strings.HasPrefix(c.text, "coppice realm restore ") {
+			prints = `restored \d+ objects`
+		}
+		p.serve(t, server, strings.ReplaceAll(c.text, "s3://backup/coppice", archive), prints)
+	}
+	restored := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	testkit.WaitFor(t, p.ctx, "the restored realm to have the Deployment", func() bool {
+		_, err := restored.Resource(client.Resource{Group: "apps", Plural: "deployments"}, "shop").Get(p.ctx, "web")
+		return err == nil
+	})
+}
+
+// The benchmarks run as docs/operations.md shows them.
+func TestBenchCommands(t *testing.T) {
+	t.Parallel()
+	nightly.Test(t, nightly.Minutes)
+	s := &shell{player: start(t, "", false)}
+	for _, c := range operationsCommands(t, `^coppice bench `) {
+		text := strings.ReplaceAll(strings.ReplaceAll(c.text, "nats://...", s.url), "DIR", "profiles")
+		if s.run(t, text); s.err != nil {
+			t.Errorf("%s: %v\n%s", c, s.err, s.output())
+		}
+		s.forget()
 	}
 }

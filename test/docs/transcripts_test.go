@@ -23,9 +23,9 @@ type exception struct {
 }
 
 var exceptions = []exception{
-	{regexp.MustCompile(`^coppice (graph|processor|finalizers|scanner) `), "needs a server with accounts; test/processes runs each service"},
-	{regexp.MustCompile(`^coppice bench `), "measures for minutes, or needs a deployment; cmd/coppice/testdata/script/bench.txtar runs small ones"},
-	{regexp.MustCompile(`^coppice (archive verify file:///backup/|realm restore |realm resume |up --data \./restored)`), "needs an archive; cmd/coppice/testdata/script/restore.txtar runs the same commands"},
+	{regexp.MustCompile(`^coppice (graph|processor|finalizers|scanner) `), "needs a server with accounts; TestServiceCommands and TestRestoreCommands run the same commands"},
+	{regexp.MustCompile(`^coppice bench `), "measures for minutes, or needs a deployment; TestBenchCommands runs the same commands"},
+	{regexp.MustCompile(`^coppice (archive verify file:///backup/|realm restore |realm resume |up --data \./restored)`), "needs an archive; TestRestoreCommands runs the same commands"},
 	{regexp.MustCompile(`^coppice replay shop.log --what-if `), "needs a log with deletions; cmd/coppice/testdata/script/whatif.txtar runs the same command"},
 	{regexp.MustCompile(`^coppice (replay .*--realm |up --realm incident)`), "needs the data of a server that does not run; cmd/coppice/testdata/script/replayrealm.txtar runs the same commands"},
 	{regexp.MustCompile(`^go run \./cmd/coppice demo$`), "cmd/coppice/testdata/script/demo.txtar runs it"},
