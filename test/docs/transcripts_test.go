@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
@@ -38,15 +40,16 @@ var exceptions = []exception{
 
 // Every coppice command in a block of the documents works, in the order of the
 // document, and prints what the document shows, apart from times, revisions, ports and
-// hashes of plans. A document that starts `coppice up` has no other server; every other
-// document has a realm with the objects of examples/shop.
+// hashes of plans. So does the request of README, which follows its commands. A document
+// that starts `coppice up` has no other server; every other document has a realm with the
+// objects of examples/shop.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	_, _, commands := pages(t)
 	used := map[*regexp.Regexp]bool{}
 	byFile := map[string][]shown{}
 	for _, c := range commands {
-		if c.inline || strings.HasPrefix(c.text, "nats ") {
+		if c.inline || strings.HasPrefix(c.text, "nats ") && c.file != "README.md" {
 			continue // TestCommandsExist, TestNatsCommands
 		}
 		i := slices.IndexFunc(exceptions, func(e exception) bool { return e.match.MatchString(c.text) })
@@ -101,6 +104,13 @@ func play(t *testing.T, list []shown) {
 	}()
 	var want []string
 	for _, c := range list {
+		if strings.HasPrefix(c.text, "nats ") {
+			shows := strings.TrimSuffix(strings.Join(c.output, "\n"), "...")
+			if reply := s.request(t, c.text); !strings.HasPrefix(reply, shows) {
+				t.Fatalf("%s\nis answered with\n%s\nthe document shows\n%s", c, reply, shows)
+			}
+			continue
+		}
 		if before := preparations[c.text]; before != nil {
 			before(t, s)
 			s.forget()
@@ -278,6 +288,30 @@ func (s *shell) run(t *testing.T, text string) {
 		return
 	}
 	s.err = c.Run()
+}
+
+// request sends the request that a `nats request` sends, without this command, which the gate does not have, and
+// returns the reply.
+func (s *shell) request(t *testing.T, text string) string {
+	t.Helper()
+	args := words.FindAllString(text, -1)
+	m := nats.NewMsg(args[len(args)-2])
+	m.Data = []byte(strings.Trim(args[len(args)-1], "'"))
+	for i, a := range args {
+		if name, value, ok := strings.Cut(args[min(i+1, len(args)-1)], ":"); ok && a == "-H" {
+			m.Header.Set(name, value)
+		}
+	}
+	nc, err := nats.Connect(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	reply, err := nc.RequestMsgWithContext(s.ctx, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(reply.Data)
 }
 
 // end interrupts what runs in the background, the last first.
