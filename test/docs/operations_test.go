@@ -39,22 +39,26 @@ func operationsCommands(t *testing.T, pattern string) (list []shown) {
 func deployed(t *testing.T) (*player, *natsd.Server) {
 	t.Helper()
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: natsconf.DefaultRoles()})
-	return &player{
-		ctx: testkit.Context(t), dir: t.TempDir(), nats: filepath.Join(built(t), "coppice"), timeout: testkit.Timeout.String(), url: server.URL(),
-	}, server
+	return playerOf(t, server.URL()), server
+}
+
+// playerOf returns a player of commands on a NATS server.
+func playerOf(t *testing.T, url string) *player {
+	t.Helper()
+	return &player{ctx: testkit.Context(t), dir: t.TempDir(), nats: filepath.Join(built(t), "coppice"), timeout: testkit.Timeout.String(), url: url}
 }
 
 var userFlag = regexp.MustCompile(`--user (\S+)`)
 
 // serve starts a command of docs/operations.md with the passwords of its users, and waits until it prints that.
-func (p *player) serve(t *testing.T, server *natsd.Server, text, prints string) {
+func (p *player) serve(t *testing.T, password func(user string) string, text, prints string) {
 	t.Helper()
 	user := userFlag.FindStringSubmatch(text)
 	if user == nil {
 		t.Fatalf("%s: no --user", text)
 	}
-	p.env = []string{"NATS_PASSWORD=" + server.Password(user[1]), "COPPICE_ANSWERS_PASSWORD=" + server.Password(bus.RoleAnswers)}
-	text = strings.ReplaceAll(text, "nats://...", server.URL())
+	p.env = []string{"NATS_PASSWORD=" + password(user[1]), "COPPICE_ANSWERS_PASSWORD=" + password(bus.RoleAnswers)}
+	text = strings.ReplaceAll(text, "nats://...", p.url)
 	text = strings.ReplaceAll(text, "/var/lib/coppice", filepath.Join(p.dir, "var"))
 	p.start(t, text, "").says(t, prints)
 }
@@ -68,7 +72,7 @@ func TestServiceCommands(t *testing.T) {
 		t.Fatalf("%s starts only %v", operations, list)
 	}
 	for _, c := range list {
-		p.serve(t, server, c.text, `msg=ready\b`)
+		p.serve(t, server.Password, c.text, `msg=ready\b`)
 	}
 }
 
@@ -136,7 +140,7 @@ func TestRestoreCommands(t *testing.T) {
 		if strings.HasPrefix(c.text, "coppice realm restore ") {
 			prints = `restored \d+ objects`
 		}
-		p.serve(t, server, strings.ReplaceAll(c.text, "s3://backup/coppice", archive), prints)
+		p.serve(t, server.Password, strings.ReplaceAll(c.text, "s3://backup/coppice", archive), prints)
 	}
 	restored := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator))
 	testkit.WaitFor(t, p.ctx, "the restored realm to have the Deployment", func() bool {
