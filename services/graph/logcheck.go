@@ -97,8 +97,20 @@ func (r *realm) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) er
 	if r.archive == nil {
 		restore = "name the archive of the realm with --archive, if it has one; otherwise " + restore
 	}
+	lost := max(damage.Sequence, damage.Last)
+	if r.folded() < lost {
+		return fmt.Errorf("realm %s: %w. To cure it: %s. The state in %s does not have these commits either; start a graph service of the realm whose state has them, if there is one", r.name, damage, restore, r.dir())
+	}
 	return fmt.Errorf("realm %s: %w. To cure it: %s. To go on with the state in %s, "+
-		"which then cannot be rebuilt from the log, start this graph service with --accept-loss %s@%d", r.name, damage, restore, r.dir(), r.name, max(damage.Sequence, damage.Last))
+		"which then cannot be rebuilt from the log, start this graph service with --accept-loss %s@%d", r.name, damage, restore, r.dir(), r.name, lost)
+}
+
+// folded returns the position of the last commit that the state has; zero if there is no state that can be used.
+func (r *realm) folded() uint64 {
+	if r.state == nil {
+		return 0
+	}
+	return r.state.Checkpoint().GetPosition()
 }
 
 // logCheck looks for damage of the log while the realm runs.

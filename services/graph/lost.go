@@ -69,12 +69,17 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 	if errors.As(err, &r.cut) && r.archive != nil {
 		err = nil // the archive may have a snapshot: see beginState
 	}
+	checkTail := func(ctx context.Context, catching bool) error {
+		return replay.CheckTail(ctx, r.tail.Mark(), r.history, r.name, r.dir(), catching)
+	}
 	if err != nil && (ofState == nil || !r.accepts(r.known())) {
+		if ofState != nil {
+			_, lost := compare(checkTail)
+			ofState.Rebuild = lost == nil
+		}
 		return err
 	}
-	ofTail, err := compare(func(ctx context.Context, catching bool) error {
-		return replay.CheckTail(ctx, r.tail.Mark(), r.history, r.name, r.dir(), catching)
-	})
+	ofTail, err := compare(checkTail)
 	if err != nil && (ofTail == nil || !r.accepts(r.known())) {
 		return err
 	}

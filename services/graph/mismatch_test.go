@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,7 +120,7 @@ func TestMismatch(t *testing.T) {
 			if !errors.As(err, &mismatch) || mismatch.Realm != realm {
 				t.Fatalf("got %v", err)
 			}
-			for _, want := range []string{c.want, "realm " + realm, "Restore the log", "coppice rebuild", filepath.Join(dir, realm)} {
+			for _, want := range []string{c.want, "realm " + realm, "Restore the log", fmt.Sprintf("--accept-loss %s@%d", realm, before.GetSequence())} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q does not say %q", err, want)
 				}

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
 // CheckLog compares a state's checkpoint with the log before the state is used. It returns a
-// MismatchError if the log lost commits that the state has, or is another realm's log, a
-// CutError if the log begins behind the state, and an eventlog.KeyError if the secret of this
-// process is not that of the log.
+// MismatchError if the log lost commits that the state has, a ForeignError if the state and the log
+// are not of the same installation, a CutError if the log begins behind the state, and an
+// eventlog.KeyError if the secret of this process is not that of the log.
 // While the server that leads the stream may still be catching up, the caller sets
 // catching: if the log then ends before the checkpoint, CheckLog returns ErrBehind, and
 // the caller calls it again later. dir is the directory of the state, for the error.
@@ -32,10 +33,27 @@ func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log Log, realm, dir
 	}
 	chain := eventlog.ChainOf(cp)
 	if err := log.Keys().Fit(&chain); err != nil {
+		if of, found := realmOf(ctx, log, first, last); found == nil && of != ([16]byte{}) && of != chain.RealmID {
+			return &ForeignError{Realm: realm, Dir: dir}
+		}
 		return err
 	}
 	if cp.GetStreamCreated() != log.Created() {
-		return refuse("the stream of the log was created again since the state was written")
+		var key *eventlog.KeyError
+		if err := checkSecret(ctx, log, first, last); errors.As(err, &key) {
+			return &ForeignError{Realm: realm, Dir: dir, Log: true}
+		} else if err != nil {
+			return err
+		}
+		of, err := realmOf(ctx, log, first, last)
+		if err != nil {
+			return err
+		}
+		other := ""
+		if of != ([16]byte{}) && of != chain.RealmID {
+			other = otherRealm(of, chain.RealmID)
+		}
+		return refuse("the stream of the log was created again since the state was written%s", other)
 	}
 	if last < cp.GetPosition() {
 		if catching {
@@ -197,11 +215,47 @@ type MismatchError struct {
 	Realm, Dir, What string
 	// Known is the sequence of the last commit that the graph service has seen.
 	Known uint64
+	// Rebuild: the log has the last commit that the graph service has seen (CheckTail), so that a rebuild of
+	// the state in Dir is not refused.
+	Rebuild bool
 }
 
 func (e *MismatchError) Error() string {
+	rebuild := ""
+	if e.Rebuild {
+		rebuild = fmt.Sprintf("If the log is complete, run `coppice rebuild`, which replays it and replaces the state in %s. ", e.Dir)
+	}
 	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost, from a backup or from a NATS server that still has the commits; "+
-		"a graph service with --archive appends those that the archive has by itself. "+
-		"If the log is complete, run `coppice rebuild`, which replays it and replaces the state in %s. "+
-		"To go on without the lost commits, start this graph service with --accept-loss %s@%d", e.Realm, e.What, e.Dir, e.Realm, e.Known)
+		"a graph service with --archive appends those that the archive has by itself. %s"+
+		"To go on with the log as it is, without the lost commits, start this graph service with --accept-loss %s@%d", e.Realm, e.What, rebuild, e.Realm, e.Known)
+}
+
+// ForeignError says that a state and a log are not of the same realm and installation. Waiting does not help,
+// and nothing was changed.
+type ForeignError struct {
+	Realm, Dir string
+	// Log: the secret of the graph service is that of the state, and not that of the log. Otherwise it is that of the
+	// log, and not that of the state.
+	Log bool
+}
+
+func (e *ForeignError) Error() string {
+	if e.Log {
+		return fmt.Sprintf("realm %s: the log %s is of another installation: the state in %s and the secret of this graph service belong together, and neither fits the log. "+
+			"Name the NATS server of this installation with --server, or an empty directory with --data and the secret of the log with --secret", e.Realm, bus.LogStream(e.Realm), e.Dir)
+	}
+	return fmt.Sprintf("realm %s: the state in %s is of another realm or installation; the secret of this graph service fits the log. "+
+		"Name the directory of this graph service with --data, or an empty one, into which it replays the log, with the same secret", e.Realm, e.Dir)
+}
+
+// otherRealm completes the reason for which a log is refused.
+func otherRealm(is, was [16]byte) string {
+	return fmt.Sprintf(": its commits are of another realm, with the id %x instead of %x", is, was)
+}
+
+// realmOf returns the id of the realm whose commits a log has, zero if there are none among its first messages that fit
+// the secret.
+func realmOf(ctx context.Context, log Log, first, last uint64) ([16]byte, error) {
+	_, h, err := firstCommit(ctx, log, first, last, nil)
+	return h.RealmID, err
 }

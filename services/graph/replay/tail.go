@@ -20,7 +20,12 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 		return err
 	}
 	refuse := func(format string, args ...any) error {
-		return &MismatchError{Realm: realm, Dir: dir, Known: mark.Sequence, What: fmt.Sprintf(format, args...)}
+		what := fmt.Sprintf(format, args...)
+		of, err := realmOf(ctx, log, first, last)
+		if was := mark.Realm(); err == nil && of != ([16]byte{}) && was != ([16]byte{}) && of != was {
+			what += otherRealm(of, was) // a log may also continue another realm, and is then not refused
+		}
+		return &MismatchError{Realm: realm, Dir: dir, Known: mark.Sequence, What: what}
 	}
 	if last < mark.Position {
 		if catching {

@@ -1,0 +1,168 @@
+package graph_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+)
+
+// refused starts a graph service that must not become ready, with an error that says some texts and not others.
+func refused(t *testing.T, n *natsd.Server, dir string, change func(*graph.Config), says, not []string) {
+	t.Helper()
+	ctx := testkit.Context(t)
+	s := serve(t, graphConn(t, n), dir, change)
+	var err error
+	defer func() {
+		if t.Failed() {
+			t.Logf("the service is not ready: %v", err)
+		}
+	}()
+	testkit.WaitFor(t, ctx, "the service to say "+says[0], func() bool {
+		err = s.Ready()
+		return err != nil && strings.Contains(err.Error(), says[0])
+	})
+	saysOnly(t, err, says, not)
+	s.cancel()
+	_ = s.wait(ctx) // it may have ended with this error
+}
+
+func saysOnly(t *testing.T, err error, says, not []string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, text := range says {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not say %q", err, text)
+		}
+	}
+	for _, text := range not {
+		if strings.Contains(err.Error(), text) {
+			t.Errorf("%q says %q", err, text)
+		}
+	}
+}
+
+// The error for a state of another realm or installation names the state and not the secret, if the secret is that of
+// the log. If it is that of the state, the error names the log.
+func TestStateOfAnother(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server, dir := t.TempDir(), t.TempDir()
+	n := testkit.StartNATS(t, natsd.Config{Dir: server, Roles: bus.Roles(realm, "other")})
+	two := func(c *graph.Config) { c.Realms = []string{realm, "other"} }
+	both := serve(t, graphConn(t, n), dir, two)
+	testkit.WaitFor(t, ctx, "the service to write both realms", func() bool {
+		return strings.Contains(both.Status(), "realm other: writer") && strings.Contains(both.Status(), "realm "+realm+": writer")
+	})
+	both.stop(ctx)
+	otherSecret := func(c *graph.Config) { c.Secrets = secret.Secrets{}.Draw() }
+	elsewhere := t.TempDir()
+	serve(t, graphConn(t, testkit.NATS(t)), elsewhere, otherSecret).writing(ctx).stop(ctx)
+
+	renamed := t.TempDir()
+	if err := os.CopyFS(filepath.Join(renamed, realm), os.DirFS(filepath.Join(dir, "other"))); err != nil {
+		t.Fatal(err)
+	}
+	for what, states := range map[string]string{"another realm": renamed, "another installation": elsewhere} {
+		t.Run(what, func(t *testing.T) {
+			refused(t, n, states, nil, []string{"the state in " + filepath.Join(states, realm) + " is of another realm or installation", "--data"}, []string{"start it with the secret", "coppice rebuild"})
+		})
+	}
+	t.Run("log", func(t *testing.T) {
+		other := testkit.NATS(t)
+		serve(t, graphConn(t, other), t.TempDir(), otherSecret).writing(ctx).stop(ctx)
+		refused(t, other, dir, nil, []string{"the log " + bus.LogStream(realm) + " is of another installation", "--server", "--data", "--secret"}, []string{"coppice rebuild", "--accept-loss"})
+	})
+}
+
+// An error advises to rebuild the state only if the rebuild is not refused. The error of a rebuild never does.
+func TestRebuildAdvice(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	older := copyOf(t, server)
+	run(t, server, dir, creating(t, "two"))
+	const advice = "coppice rebuild"
+	rebuild := func(n *natsd.Server) error {
+		_, err := replay.Rebuild(ctx, testkit.Conn(t, n, bus.RoleGraph), realm, dir, testkit.Secrets())
+		return err
+	}
+
+	short := testkit.StartNATS(t, natsd.Config{Dir: older})
+	refused(t, short, dir, nil, []string{"the log went backwards", "--accept-loss"}, []string{advice})
+	saysOnly(t, rebuild(short), []string{"the log has lost its newest commits", "--accept-loss"}, []string{advice})
+
+	fresh := testkit.NATS(t)
+	serve(t, graphConn(t, fresh), t.TempDir(), nil).writing(ctx).stop(ctx)
+	refused(t, fresh, dir, nil, []string{"was created again", "its commits are of another realm"}, []string{advice})
+	saysOnly(t, rebuild(fresh), []string{"its commits are of another realm", "--accept-loss"}, []string{advice})
+
+	// The stream was deleted, and restored from a complete backup.
+	from := testkit.StartNATS(t, natsd.Config{Dir: server})
+	restored := testkit.NATS(t)
+	copyLog(t, from, restored, checkpoint(t, dir).GetPosition())
+	sealLog(t, restored)
+	refused(t, restored, dir, nil, []string{"was created again", advice, filepath.Join(dir, realm)}, nil)
+	if err := rebuild(restored); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, graphConn(t, restored), dir, nil).writing(ctx)
+	has(ctx, t, application(t, restored), "one", "two")
+	s.stop(ctx)
+}
+
+// copyLog copies the messages of a log to another server, and returns the new stream, from which messages can be
+// deleted until its configuration is complete.
+func copyLog(t *testing.T, from, to *natsd.Server, last uint64) jetstream.Stream {
+	t.Helper()
+	ctx := testkit.Context(t)
+	js := testkit.JetStream(t, to, bus.RoleGraph)
+	config := bus.LogConfig(realm, 1)
+	config.DenyDelete = false
+	stream, err := js.CreateStream(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAttacker(ctx, t, from)
+	for at := uint64(1); at <= last; at++ {
+		if _, err := js.Publish(ctx, bus.LogSubject(realm), a.message(ctx, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return stream
+}
+
+// sealLog completes the configuration of a stream of copyLog.
+func sealLog(t *testing.T, n *natsd.Server) {
+	t.Helper()
+	if _, err := testkit.JetStream(t, n, bus.RoleGraph).UpdateStream(testkit.Context(t), bus.LogConfig(realm, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The error for a log that lacks commits does not offer to go on with a state that does not have them either.
+// TestPurgedLog has a state that has them.
+func TestLostWithoutState(t *testing.T) {
+	t.Parallel()
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one", "two", "three"))
+	from, n := testkit.StartNATS(t, natsd.Config{Dir: server}), testkit.NATS(t)
+	stream := copyLog(t, from, n, checkpoint(t, dir).GetPosition())
+	if err := stream.DeleteMsg(testkit.Context(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	sealLog(t, n)
+	refused(t, n, t.TempDir(), nil, []string{"does not have these commits either", "restore the stream from a backup"}, []string{"To go on with", "--accept-loss"})
+}
