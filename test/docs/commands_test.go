@@ -73,9 +73,16 @@ func parseCommands(file, text string) (commands []command, names []string) {
 	}
 	lines := strings.Split(text, "\n")
 	var paragraph []string
+	intro := "" // the paragraph before a block, if it ends with a colon
 	end := func(at int) {
+		if len(paragraph) == 0 {
+			return
+		}
 		all := strings.Join(paragraph, "\n")
 		flat := strings.Join(strings.Fields(all), " ")
+		if intro = ""; strings.HasSuffix(flat, ":") {
+			intro = flat
+		}
 		for _, m := range inline.FindAllStringSubmatchIndex(all, -1) {
 			line := at - len(paragraph) + strings.Count(all[:m[0]], "\n") + 1
 			add(line, all[m[2]:m[3]], flat)
@@ -100,7 +107,7 @@ func parseCommands(file, text string) (commands []command, names []string) {
 				continue
 			}
 			before := len(commands)
-			add(first+1, whole, "")
+			add(first+1, whole, intro)
 			prompt := strings.HasPrefix(strings.TrimSpace(line), "$ ")
 			if prompt && len(commands) > before && i+1 < len(lines) && !strings.HasPrefix(lines[i+1], "$ ") && !strings.HasPrefix(lines[i+1], "```") {
 				i++
@@ -123,12 +130,12 @@ func listing(text string) bool { return strings.HasSuffix(text, " ls") }
 func TestParseCommands(t *testing.T) {
 	t.Parallel()
 	commands, names := parseCommands("x.md", "Back up with `nats stream backup a\nDIR`, as the user\n`admin`. See `nats micro`.\n\n"+
-		"```sh\n$ nats req -H A:b \\\n    x '{\"a\": 1}'\n{...\nother\nnats micro ls\n```\n`nats-server --x`, `nats micro info y`\n")
+		"```sh\n$ nats req -H A:b \\\n    x '{\"a\": 1}'\n{...\nother\nnats micro ls\n```\n`nats-server --x`, `nats micro info y`\n\nAs the user `admin`:\n\n```sh\nnats stream restore z\n```\n")
 	var got []string
 	for _, c := range commands {
 		got = append(got, fmt.Sprint(c.line, " ", c.text, " ", c.admin, c.output))
 	}
-	want := []string{"1 nats stream backup a DIR true", `6 nats req -H A:b x '{"a": 1}' false{...`, "10 nats micro ls false", "12 nats micro info y false"}
+	want := []string{"1 nats stream backup a DIR true", `6 nats req -H A:b x '{"a": 1}' false{...`, "10 nats micro ls false", "12 nats micro info y false", "17 nats stream restore z true"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(names) != 1 || names[0] != "nats micro" {
 		t.Errorf("got %q and %q, want %q", got, names, want)
 	}

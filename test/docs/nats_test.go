@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -111,11 +113,13 @@ type player struct {
 	timeout string // of the nats command
 	url     string
 	admin   *client.Client
+	conn    *nats.Conn // of admin
 	objects map[string]*coppicev1.Object
 	env     []string // of commands that run in the background, in addition
 
 	plan  string
 	empty *natsd.Server      // see emptyServer
+	ends  map[string]uint64  // last sequences of the logs that were restored, by realm
 	calls *background        // nats sub
 	again func() *background // runs the last command once more
 	ack   string             // the reply subject of a call
@@ -155,6 +159,7 @@ func start(t *testing.T, nats string, auth bool) *player {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.conn = nc
 	p.url, p.admin = stack.Server().URL(), client.New(nc, client.WithActor(bus.RoleOperator))
 	return p
 }
@@ -244,7 +249,7 @@ func TestAdminOnly(t *testing.T) {
 				continue
 			}
 			n++
-			b := p.start(t, withDir(p, c.text), "")
+			b := p.start(t, c.text, "")
 			testkit.WaitFor(t, p.ctx, c.text+" to be refused", func() bool {
 				select {
 				case <-b.ended:

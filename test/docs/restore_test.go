@@ -1,8 +1,9 @@
 package docs_test
 
 import (
-	"context"
+	"cmp"
 	"errors"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -11,59 +12,105 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph"
 )
 
-// emptyServer starts a NATS server without streams, into which a backup is restored.
+// secondRealm creates a realm, if it does not exist, of which docs/operations.md makes a backup.
+func secondRealm(t *testing.T, p *player) {
+	t.Helper()
+	if _, err := p.admin.Operations().CreateRealm(p.ctx, "shop"); err != nil && !errors.Is(err, client.ErrAlreadyExists) {
+		t.Fatal(err)
+	}
+	p.object(t, p.in("shop"), "in-the-backup")
+}
+
+// in returns the operator's client of a realm.
+func (p *player) in(realm string) *client.Client {
+	return client.New(p.conn, client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+}
+
+func backedUp(t *testing.T, p *player, _ string) {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(p.dir, "backup", "*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("there is no backup: %v", err)
+	}
+	for _, dir := range dirs {
+		if files, err := os.ReadDir(dir); err != nil || len(files) < 2 {
+			t.Errorf("the backup %s has %d files, %v", dir, len(files), err)
+		}
+	}
+}
+
+// emptyServer starts a NATS server without streams, into which backups are restored.
 func emptyServer(t *testing.T, p *player) {
 	t.Helper()
-	p.empty = testkit.StartNATS(t, natsd.Config{
-		Dir: filepath.Join(p.dir, "empty"), Host: "127.0.0.1", Port: -1, Roles: append(bus.Roles(bus.DefaultRealm), bus.AdminRole()),
-	})
+	if p.empty == nil {
+		p.empty = testkit.StartNATS(t, natsd.Config{Dir: filepath.Join(p.dir, "empty"), Roles: natsconf.DefaultRoles()})
+		p.ends = map[string]uint64{}
+	}
 }
 
 // onEmptyServer has a command run on the empty server, as its user admin.
 func onEmptyServer(p *player, text string) string {
-	return strings.Replace(withDir(p, text), "nats ", "nats --server "+p.empty.URL()+" --user admin --password "+p.empty.Password(bus.RoleAdmin)+" ", 1)
+	return strings.Replace(text, "nats ", "nats --server "+p.empty.URL()+" --user admin --password "+p.empty.Password(bus.RoleAdmin)+" ", 1)
 }
 
-// continuesHigher starts a graph service as the document says, with the last sequence that was printed, and makes
-// sure that no revision which a client knows names another change.
+var (
+	restoredLog = regexp.MustCompile(`coppice-(\w+)-log`)
+	lastOfLog   = regexp.MustCompile(`Last Sequence: ([\d,]+)`)
+	endOfRealm  = regexp.MustCompile(`(\w+)@SEQUENCE`)
+)
+
+// continuesHigher remembers the last sequence that was printed. When the logs of all realms are restored, it adds a secret and starts the graph
+// service by the document's commands, and makes sure that no revision which a client knows names another change.
 func continuesHigher(t *testing.T, p *player, out string) {
 	t.Helper()
-	found := regexp.MustCompile(`Last Sequence: ([\d,]+)`).FindStringSubmatch(out)
-	sequence, err := strconv.ParseUint(strings.ReplaceAll(found[1], ",", ""), 10, 64)
+	log, found := restoredLog.FindStringSubmatch(out), lastOfLog.FindStringSubmatch(out)
+	if log == nil {
+		t.Fatalf("the command names no log: %s", out)
+	}
+	end, err := strconv.ParseUint(strings.ReplaceAll(found[1], ",", ""), 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := p.object(t, p.admin, "behind-the-backup").GetMetadata().GetResourceVersion()
-	secrets, err := secret.LoadOrDraw(filepath.Join(p.dir, "data", secret.FileName))
-	if err != nil {
-		t.Fatal(err)
+	p.ends[log[1]] = end
+	commands := operationsCommands(t, `^coppice (secret add|graph .*--restored) `)
+	if len(commands) != 2 {
+		t.Fatalf("%s continues by %v", operations, commands)
 	}
-	g, err := graph.New(graph.Config{
-		Conn: testkit.Conn(t, p.empty, bus.RoleGraph), Answers: testkit.Conn(t, p.empty, bus.RoleAnswers), Secrets: secrets, Dir: t.TempDir(),
-		LeaseTTL: testkit.Timeout, Restored: map[string]uint64{bus.DefaultRealm: sequence},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(p.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- g.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+	realms := endOfRealm.FindAllStringSubmatch(commands[1].text, -1)
+	for _, r := range realms {
+		if p.ends[r[1]] == 0 {
+			return // it is restored next
 		}
-	})
-	c := client.New(testkit.Conn(t, p.empty, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	if now := p.object(t, c, "after-the-restore").GetMetadata().GetResourceVersion(); now <= last {
-		t.Errorf("after the restore a change has revision %d; before, one that is lost had %d", now, last)
+	}
+
+	q := playerOf(t, p.empty.URL())
+	data, err := os.ReadFile(filepath.Join(p.dir, "data", secret.FileName))
+	if err = cmp.Or(err, os.WriteFile(filepath.Join(q.dir, "coppice.secret"), data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	q.start(t, commands[0].text, "").says(t, `has secret 2`)
+	q.serve(t, p.empty.Password, endOfRealm.ReplaceAllStringFunc(commands[1].text, func(s string) string {
+		realm, _, _ := strings.Cut(s, "@")
+		return realm + "@" + strconv.FormatUint(p.ends[realm], 10)
+	}), `msg=ready\b`)
+	conn := testkit.Conn(t, p.empty, bus.RoleOperator)
+	for _, r := range realms {
+		last := p.object(t, p.in(r[1]), "behind-the-backup").GetMetadata().GetResourceVersion()
+		c := client.New(conn, client.WithActor(bus.RoleOperator), client.WithRealm(r[1]))
+		if now := p.object(t, c, "after-the-restore").GetMetadata().GetResourceVersion(); now <= last {
+			t.Errorf("realm %s: after the restore a change has revision %d; before, one that is lost had %d", r[1], now, last)
+		}
+	}
+	shop := client.New(conn, client.WithActor(bus.RoleOperator), client.WithRealm("shop"))
+	if _, err := shop.Resource(preview, "shop").Get(p.ctx, "in-the-backup"); err != nil {
+		t.Errorf("the second realm: %v", err)
 	}
 }
 
