@@ -95,6 +95,62 @@ func TestRecommendedSettings(t *testing.T) {
 	}
 }
 
+// succeeds runs a command that must succeed.
+func (s *shell) succeeds(t *testing.T, text string) {
+	t.Helper()
+	s.forget()
+	if s.run(t, text); s.err != nil {
+		t.Fatalf("%s: %v\n%s", text, s.err, s.output())
+	}
+}
+
+// restores runs a command of a restore. `coppice up` runs on, and the commands after it use its server.
+func (s *shell) restores(t *testing.T, text string) {
+	t.Helper()
+	if !strings.HasPrefix(text, "coppice up ") {
+		s.succeeds(t, text)
+		return
+	}
+	s.forget()
+	s.url = ""
+	s.run(t, text+" --port -1 &")
+	testkit.WaitFor(t, s.ctx, text+" to be ready", func() bool { return strings.Contains(s.output(), "ready in ") })
+}
+
+// Several realms are restored from one archive by their ids, which are where the document says.
+func TestRestoreRealms(t *testing.T) {
+	t.Parallel()
+	nightly.Test(t, nightly.Minutes)
+	s := &shell{player: start(t, "", false)}
+	t.Cleanup(func() { s.end(t) })
+	s.succeeds(t, "coppice realm create shop")
+	id := regexp.MustCompile(`"realmID":"([0-9a-f]{32})"`)
+	ids := strings.NewReplacer("file:///backup/archive", "file://"+filepath.Join(s.dir, "archive"), "DEFAULT_ID", "default", "SHOP_ID", "shop")
+	var found []string
+	for _, realm := range []string{"default", "shop"} {
+		s.write(t, "in.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: in-"+realm+"}\n")
+		s.succeeds(t, "coppice apply -f in.yaml --realm "+realm)
+		testkit.WaitFor(t, s.ctx, "the id of realm "+realm, func() bool {
+			data, err := os.ReadFile(filepath.Join(s.dir, "data", "graph", realm+".tail"))
+			m := id.FindSubmatch(data)
+			if err != nil || m == nil {
+				return false
+			}
+			found = append(found, "--id "+realm, "--id "+string(m[1]))
+			return true
+		})
+	}
+	for _, realm := range []string{"default", "shop"} {
+		s.succeeds(t, "coppice realm delete "+realm+" --confirm "+realm)
+	}
+	for _, c := range operationsCommands(t, `^coppice (realm restore \S+ --from \S+ --id|up --data \./restored --realm )`) {
+		s.restores(t, strings.NewReplacer(found...).Replace(ids.Replace(c.text)))
+	}
+	for _, realm := range []string{"default", "shop"} {
+		s.succeeds(t, "coppice get configmap/in-"+realm+" --realm "+realm)
+	}
+}
+
 // A realm is restored from its archive by the commands of docs/operations.md, in their order: into a directory of
 // `coppice up`, and into a NATS server with users.
 func TestRestoreCommands(t *testing.T) {
@@ -102,13 +158,7 @@ func TestRestoreCommands(t *testing.T) {
 	nightly.Test(t, nightly.Minutes)
 	s := &shell{player: start(t, "", false)}
 	t.Cleanup(func() { s.end(t) })
-	run := func(text string) {
-		t.Helper()
-		s.forget()
-		if s.run(t, text); s.err != nil {
-			t.Fatalf("%s: %v\n%s", text, s.err, s.output())
-		}
-	}
+	run := func(text string) { s.succeeds(t, text) }
 	examples, err := filepath.Abs(filepath.Join(module, "examples"))
 	if err != nil {
 		t.Fatal(err)
@@ -118,16 +168,9 @@ func TestRestoreCommands(t *testing.T) {
 	run("coppice realm delete default --confirm default")
 	archive := "file://" + filepath.Join(s.dir, "archive")
 
-	for _, c := range operationsCommands(t, `^coppice (archive verify file:///backup/|realm restore .*--data |up --data \./restored|verify|get pods -A|plan delete deployments/web|realm resume)`) {
+	for _, c := range operationsCommands(t, `^coppice (archive verify file:///backup/|realm restore default --from \S+ --data |up --data \./restored$|verify|get pods -A|plan delete deployments/web|realm resume)`) {
 		text := strings.ReplaceAll(c.text, "file:///backup/archive", archive)
-		if strings.HasPrefix(text, "coppice up ") {
-			s.forget()
-			s.url = ""
-			s.run(t, text+" --port -1 &")
-			testkit.WaitFor(t, s.ctx, text+" to be ready", func() bool { return strings.Contains(s.output(), "ready in ") })
-			continue
-		}
-		run(text)
+		s.restores(t, text)
 	}
 
 	p, server := deployed(t)
