@@ -196,9 +196,10 @@ func TestRestoreCommands(t *testing.T) {
 func TestBenchCommands(t *testing.T) {
 	t.Parallel()
 	nightly.Test(t, nightly.Minutes)
-	s := &shell{player: start(t, "", false)}
+	server := start(t, "", false)
+	s := &shell{player: &player{ctx: server.ctx, dir: server.dir}} // without an address they start what they measure
 	for _, c := range operationsCommands(t, `^coppice bench `) {
-		text := strings.ReplaceAll(strings.ReplaceAll(c.text, "nats://...", s.url), "DIR", "profiles")
+		text := strings.ReplaceAll(strings.ReplaceAll(c.text, "nats://...", server.url), "DIR", "profiles")
 		if s.run(t, text); s.err != nil {
 			t.Errorf("%s: %v\n%s", c, s.err, s.output())
 		}

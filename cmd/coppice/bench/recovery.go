@@ -22,7 +22,7 @@ import (
 )
 
 // errElsewhere is returned by benchmarks that need more than a client is permitted.
-var errElsewhere = errors.New("this benchmark starts what it measures: run it without --server")
+var errElsewhere = errors.New("this benchmark starts what it measures: run it without --server and $NATS_URL")
 
 // Replay measures how long a state takes to be built from its log.
 type Replay struct {
