@@ -98,7 +98,7 @@ func (r *realm) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) er
 		restore = "name the archive of the realm with --archive, if it has one; otherwise " + restore
 	}
 	lost := max(damage.Sequence, damage.Last)
-	if r.folded() < lost {
+	if at := r.folded(); at == 0 || at < lost && lost < extent.Last { // what follows the gap cannot be folded into it
 		return fmt.Errorf("realm %s: %w. To cure it: %s. The state in %s does not have these commits either; start a graph service of the realm whose state has them, if there is one", r.name, damage, restore, r.dir())
 	}
 	return fmt.Errorf("realm %s: %w. To cure it: %s. To go on with the state in %s, "+
