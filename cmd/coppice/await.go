@@ -114,7 +114,9 @@ func (r *removal) look(ctx context.Context) error {
 	}
 	slices.SortFunc(blocked, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(tree.KeyOfNode(a), tree.KeyOfNode(b)) })
 	var said []string
-	for _, n := range blocked[:min(len(blocked), blockersListed)] {
+	listed := blocked[:min(len(blocked), blockersListed)]
+	r.consumers.Read(ctx, listed...)
+	for _, n := range listed {
 		said = append(said, strings.TrimSpace(tree.KeyOfNode(n)+" "+r.consumers.BlockedBy(ctx, n)))
 	}
 	r.waiting = "waiting: " + strings.Join(said, ", ")

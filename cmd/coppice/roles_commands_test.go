@@ -78,9 +78,9 @@ func roleCommands(dir string) []roleCommand {
 		only    = []string{bus.RoleOperator}
 	)
 	// What an application may not read of an object that an external finalizer blocks.
-	of := []string{lookup.AboutEvents, lookup.AboutWarnings, lookup.AboutParked}
+	of := []string{lookup.AboutEvents, lookup.AboutWarnings}
 	hidden := map[string][]string{bus.RoleApplication: of, controllerRole.Name: of, bus.RoleViewer: {lookup.AboutEvents}}
-	why := []string{lookup.AboutEvents, lookup.AboutParked}
+	why := []string{lookup.AboutEvents}
 	explained := map[string][]string{bus.RoleApplication: why, controllerRole.Name: why, bus.RoleViewer: {lookup.AboutEvents}}
 	file := func(name string) string { return filepath.Join(dir, name+"-ROLE.yaml") }
 	plan := filepath.Join(dir, "plan-ROLE.json")

@@ -79,12 +79,14 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	var t *tree.Branch
 	if f.up {
 		d.Family = above
+		c.Read(ctx, d.Family.List()...)
 		t = d.Up(root)
 	} else {
 		if d.Family, err = s.Below(ctx, []string{tree.UIDOf(root)}); err != nil {
 			return err
 		}
 		d.Family.Add(root)
+		c.Read(ctx, d.Family.List()...)
 		t = d.Down(root, nil)
 	}
 	if err := t.Write(s.stdout, s.ink()); err != nil {

@@ -143,6 +143,9 @@ const (
 	HeaderError = "Coppice-Error"
 	// HeaderSince is since when a program works on a call, in Unix milliseconds, in its reports.
 	HeaderSince = "Coppice-Since"
+	// HeaderReturned marks a negative acknowledgement with which a program that stops hands a call back: the
+	// attempt has not failed. It has any value.
+	HeaderReturned = "Coppice-Returned"
 
 	ContentJSON     = "application/json"
 	ContentProtobuf = "application/protobuf"

@@ -50,9 +50,10 @@ func (m *Message) nakWithDelay(d time.Duration, why error) {
 	m.answerWith(fmt.Sprintf(nak+` {"delay":%d}`, d.Nanoseconds()), nats.Header{bus.HeaderError: {headerText(why)}})
 }
 
-// handBack has the server deliver the message to another worker at once.
+// handBack has the server deliver the message to another worker at once. This attempt has not
+// failed.
 func (m *Message) handBack() {
-	m.answerWith(nak, nats.Header{bus.HeaderError: {"the program was stopped before it completed this"}})
+	m.answerWith(nak, nats.Header{bus.HeaderReturned: {"the program stops"}})
 }
 
 // progress reports that the message is being handled since a time. why is the error of the

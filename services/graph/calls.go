@@ -50,7 +50,7 @@ func (s callStream) State(ctx context.Context, call bus.Finalize) (is api.CallSt
 	if !is.Live { // a call that is delivered was left behind by a program that is gone
 		return is, nil
 	}
-	c, err := s.consumers.Status(ctx, call.Subject(), info)
+	c, err := s.consumers.Status(ctx, call.Subject(), &state)
 	if err != nil {
 		return is, fmt.Errorf("call of finalizer %s: %w", call.Finalizer, err)
 	}

@@ -45,6 +45,7 @@ type realm struct {
 	warner  *warn.Warner
 	// consumers observes the programs that take calls.
 	consumers *consumers.Observer
+	stuck     stuckCalls
 	recent    *propagator.RecentCalls // calls about notices
 	member    *lease.Member
 	clock     *clock.Clock

@@ -23,7 +23,9 @@ func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
 	return propagator.Config{
 		Realm: r.name, State: r.state, JS: r.js, Now: r.time.Now, Log: r.log, Failpoint: r.c.Failpoint,
 		Queued: r.queued, Parked: r.parked, Calls: r.calls(), Limits: r.c.CallLimits,
-		Stuck: func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) { r.warner.Stuck(snap, n, since) }, StuckAfter: r.c.StuckAfter,
+		Stuck: func(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) {
+			r.warner.Stuck(snap, n, since, r.stuck.states(ctx, snap, n))
+		}, StuckAfter: r.c.StuckAfter,
 		Unpublished: func(snap *state.Snapshot, n *lifecycle.Node, err error) { r.warner.Unpublished(snap, n, err) },
 		Unblock: func(ctx context.Context, cycle []uid.UID, note string) (bool, error) {
 			return unblock(ctx, w, cycle, note)

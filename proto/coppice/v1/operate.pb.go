@@ -25,6 +25,75 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// CallState says what a call waits for.
+type CallState int32
+
+const (
+	// Not known.
+	CallState_CALL_STATE_UNSPECIFIED CallState = 0
+	// No program has asked for the calls of the finalizer or agent in the last 24 hours.
+	CallState_CALL_STATE_NO_CONSUMER CallState = 1
+	// A program asked for calls, and has given no sign since.
+	CallState_CALL_STATE_SILENT CallState = 2
+	// The call waits behind others, or until it is published.
+	CallState_CALL_STATE_QUEUED CallState = 3
+	// The call was delivered to a program.
+	CallState_CALL_STATE_WORKING CallState = 4
+	// The last attempt failed, and the call waits until it is delivered again.
+	CallState_CALL_STATE_FAILED CallState = 5
+	// The call failed too often, and is parked.
+	CallState_CALL_STATE_PARKED CallState = 6
+)
+
+// Enum value maps for CallState.
+var (
+	CallState_name = map[int32]string{
+		0: "CALL_STATE_UNSPECIFIED",
+		1: "CALL_STATE_NO_CONSUMER",
+		2: "CALL_STATE_SILENT",
+		3: "CALL_STATE_QUEUED",
+		4: "CALL_STATE_WORKING",
+		5: "CALL_STATE_FAILED",
+		6: "CALL_STATE_PARKED",
+	}
+	CallState_value = map[string]int32{
+		"CALL_STATE_UNSPECIFIED": 0,
+		"CALL_STATE_NO_CONSUMER": 1,
+		"CALL_STATE_SILENT":      2,
+		"CALL_STATE_QUEUED":      3,
+		"CALL_STATE_WORKING":     4,
+		"CALL_STATE_FAILED":      5,
+		"CALL_STATE_PARKED":      6,
+	}
+)
+
+func (x CallState) Enum() *CallState {
+	p := new(CallState)
+	*p = x
+	return p
+}
+
+func (x CallState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CallState) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_operate_proto_enumTypes[0].Descriptor()
+}
+
+func (CallState) Type() protoreflect.EnumType {
+	return &file_coppice_v1_operate_proto_enumTypes[0]
+}
+
+func (x CallState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CallState.Descriptor instead.
+func (CallState) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{0}
+}
+
 // ConsumerStatus says what a consumer of calls does.
 type ConsumerStatus int32
 
@@ -74,11 +143,11 @@ func (x ConsumerStatus) String() string {
 }
 
 func (ConsumerStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_operate_proto_enumTypes[0].Descriptor()
+	return file_coppice_v1_operate_proto_enumTypes[1].Descriptor()
 }
 
 func (ConsumerStatus) Type() protoreflect.EnumType {
-	return &file_coppice_v1_operate_proto_enumTypes[0]
+	return &file_coppice_v1_operate_proto_enumTypes[1]
 }
 
 func (x ConsumerStatus) Number() protoreflect.EnumNumber {
@@ -87,7 +156,7 @@ func (x ConsumerStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConsumerStatus.Descriptor instead.
 func (ConsumerStatus) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{0}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{1}
 }
 
 // ConsumeRequest is the request of consumefinalizer, consumeagent and consumeexpiry: it creates the
@@ -940,7 +1009,21 @@ type CallStatus struct {
 	// Unix microseconds: when it failed.
 	LastErrorTime int64 `protobuf:"varint,6,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
 	// Unix microseconds: when the call is delivered again; zero if it does not wait for a time.
-	NextRetry     int64 `protobuf:"varint,7,opt,name=next_retry,json=nextRetry,proto3" json:"next_retry,omitempty"`
+	NextRetry int64 `protobuf:"varint,7,opt,name=next_retry,json=nextRetry,proto3" json:"next_retry,omitempty"`
+	// What the call waits for. The other fields have the details.
+	State CallState `protobuf:"varint,8,opt,name=state,proto3,enum=coppice.v1.CallState" json:"state,omitempty"`
+	// The number of attempts that are known to have failed.
+	Failures uint32 `protobuf:"varint,9,opt,name=failures,proto3" json:"failures,omitempty"`
+	// The id of the parked work; zero if the call is not parked.
+	Parked uint64 `protobuf:"varint,10,opt,name=parked,proto3" json:"parked,omitempty"`
+	// ConsumeRequest.process of the last request for the consumer.
+	Process string `protobuf:"bytes,11,opt,name=process,proto3" json:"process,omitempty"`
+	// Unix microseconds: the last sign of a program; zero while the consumer is live, and if there
+	// was none.
+	SilentSince int64 `protobuf:"varint,12,opt,name=silent_since,json=silentSince,proto3" json:"silent_since,omitempty"`
+	// If true, the call is queued, and no program has a pull request open or works on another call: the last one may
+	// have ended.
+	Unasked       bool `protobuf:"varint,13,opt,name=unasked,proto3" json:"unasked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1022,6 +1105,48 @@ func (x *CallStatus) GetNextRetry() int64 {
 		return x.NextRetry
 	}
 	return 0
+}
+
+func (x *CallStatus) GetState() CallState {
+	if x != nil {
+		return x.State
+	}
+	return CallState_CALL_STATE_UNSPECIFIED
+}
+
+func (x *CallStatus) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *CallStatus) GetParked() uint64 {
+	if x != nil {
+		return x.Parked
+	}
+	return 0
+}
+
+func (x *CallStatus) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *CallStatus) GetSilentSince() int64 {
+	if x != nil {
+		return x.SilentSince
+	}
+	return 0
+}
+
+func (x *CallStatus) GetUnasked() bool {
+	if x != nil {
+		return x.Unasked
+	}
+	return false
 }
 
 // ConsumerState is the state of one durable consumer. One of finalizer, agent and queue
@@ -2453,7 +2578,7 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\x06CallOf\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1c\n" +
-	"\tfinalizer\x18\x03 \x01(\tR\tfinalizer\"\xe5\x01\n" +
+	"\tfinalizer\x18\x03 \x01(\tR\tfinalizer\"\x9d\x03\n" +
 	"\n" +
 	"CallStatus\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x1c\n" +
@@ -2464,7 +2589,14 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"last_error\x18\x05 \x01(\tR\tlastError\x12&\n" +
 	"\x0flast_error_time\x18\x06 \x01(\x03R\rlastErrorTime\x12\x1d\n" +
 	"\n" +
-	"next_retry\x18\a \x01(\x03R\tnextRetry\"\xb4\x04\n" +
+	"next_retry\x18\a \x01(\x03R\tnextRetry\x12+\n" +
+	"\x05state\x18\b \x01(\x0e2\x15.coppice.v1.CallStateR\x05state\x12\x1a\n" +
+	"\bfailures\x18\t \x01(\rR\bfailures\x12\x16\n" +
+	"\x06parked\x18\n" +
+	" \x01(\x04R\x06parked\x12\x18\n" +
+	"\aprocess\x18\v \x01(\tR\aprocess\x12!\n" +
+	"\fsilent_since\x18\f \x01(\x03R\vsilentSince\x12\x18\n" +
+	"\aunasked\x18\r \x01(\bR\aunasked\"\xb4\x04\n" +
 	"\rConsumerState\x12\x18\n" +
 	"\adurable\x18\x01 \x01(\tR\adurable\x12\x1c\n" +
 	"\tfinalizer\x18\x02 \x01(\tR\tfinalizer\x12\x14\n" +
@@ -2561,7 +2693,15 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\atripped\x18\x02 \x01(\bR\atripped\x12\x1a\n" +
 	"\breleased\x18\x03 \x01(\x04R\breleased\x12\x12\n" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12)\n" +
-	"\x10pending_revision\x18\x05 \x01(\x04R\x0fpendingRevision*\xbc\x01\n" +
+	"\x10pending_revision\x18\x05 \x01(\x04R\x0fpendingRevision*\xb7\x01\n" +
+	"\tCallState\x12\x1a\n" +
+	"\x16CALL_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16CALL_STATE_NO_CONSUMER\x10\x01\x12\x15\n" +
+	"\x11CALL_STATE_SILENT\x10\x02\x12\x15\n" +
+	"\x11CALL_STATE_QUEUED\x10\x03\x12\x16\n" +
+	"\x12CALL_STATE_WORKING\x10\x04\x12\x15\n" +
+	"\x11CALL_STATE_FAILED\x10\x05\x12\x15\n" +
+	"\x11CALL_STATE_PARKED\x10\x06*\xbc\x01\n" +
 	"\x0eConsumerStatus\x12\x1f\n" +
 	"\x1bCONSUMER_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONSUMER_STATUS_NONE\x10\x01\x12\x18\n" +
@@ -2582,69 +2722,71 @@ func file_coppice_v1_operate_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_operate_proto_rawDescData
 }
 
-var file_coppice_v1_operate_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_coppice_v1_operate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_coppice_v1_operate_proto_goTypes = []any{
-	(ConsumerStatus)(0),           // 0: coppice.v1.ConsumerStatus
-	(*ConsumeRequest)(nil),        // 1: coppice.v1.ConsumeRequest
-	(*ConsumeReply)(nil),          // 2: coppice.v1.ConsumeReply
-	(*ReadLogRequest)(nil),        // 3: coppice.v1.ReadLogRequest
-	(*LogBatch)(nil),              // 4: coppice.v1.LogBatch
-	(*LogEntry)(nil),              // 5: coppice.v1.LogEntry
-	(*ReadWarningsRequest)(nil),   // 6: coppice.v1.ReadWarningsRequest
-	(*WarningBatch)(nil),          // 7: coppice.v1.WarningBatch
-	(*ListConsumersRequest)(nil),  // 8: coppice.v1.ListConsumersRequest
-	(*ListConsumersReply)(nil),    // 9: coppice.v1.ListConsumersReply
-	(*CallOf)(nil),                // 10: coppice.v1.CallOf
-	(*CallStatus)(nil),            // 11: coppice.v1.CallStatus
-	(*ConsumerState)(nil),         // 12: coppice.v1.ConsumerState
-	(*ListFinalizersRequest)(nil), // 13: coppice.v1.ListFinalizersRequest
-	(*ListFinalizersReply)(nil),   // 14: coppice.v1.ListFinalizersReply
-	(*FinalizerInUse)(nil),        // 15: coppice.v1.FinalizerInUse
-	(*ListParkedRequest)(nil),     // 16: coppice.v1.ListParkedRequest
-	(*ListParkedReply)(nil),       // 17: coppice.v1.ListParkedReply
-	(*ParkedWork)(nil),            // 18: coppice.v1.ParkedWork
-	(*ParkedRequest)(nil),         // 19: coppice.v1.ParkedRequest
-	(*ParkedReply)(nil),           // 20: coppice.v1.ParkedReply
-	(*ParkedResult)(nil),          // 21: coppice.v1.ParkedResult
-	(*VerifyRequest)(nil),         // 22: coppice.v1.VerifyRequest
-	(*VerifyBatch)(nil),           // 23: coppice.v1.VerifyBatch
-	(*ResumeRequest)(nil),         // 24: coppice.v1.ResumeRequest
-	(*ResumeReply)(nil),           // 25: coppice.v1.ResumeReply
-	(*BrakesRequest)(nil),         // 26: coppice.v1.BrakesRequest
-	(*BrakesReply)(nil),           // 27: coppice.v1.BrakesReply
-	(*BrakeStatus)(nil),           // 28: coppice.v1.BrakeStatus
-	(*ReleaseBrakeRequest)(nil),   // 29: coppice.v1.ReleaseBrakeRequest
-	(*ReleaseBrakeReply)(nil),     // 30: coppice.v1.ReleaseBrakeReply
-	(*Status)(nil),                // 31: coppice.v1.Status
-	(*Commit)(nil),                // 32: coppice.v1.Commit
-	(*Warning)(nil),               // 33: coppice.v1.Warning
-	(*Parked)(nil),                // 34: coppice.v1.Parked
-	(*VerifyReply)(nil),           // 35: coppice.v1.VerifyReply
+	(CallState)(0),                // 0: coppice.v1.CallState
+	(ConsumerStatus)(0),           // 1: coppice.v1.ConsumerStatus
+	(*ConsumeRequest)(nil),        // 2: coppice.v1.ConsumeRequest
+	(*ConsumeReply)(nil),          // 3: coppice.v1.ConsumeReply
+	(*ReadLogRequest)(nil),        // 4: coppice.v1.ReadLogRequest
+	(*LogBatch)(nil),              // 5: coppice.v1.LogBatch
+	(*LogEntry)(nil),              // 6: coppice.v1.LogEntry
+	(*ReadWarningsRequest)(nil),   // 7: coppice.v1.ReadWarningsRequest
+	(*WarningBatch)(nil),          // 8: coppice.v1.WarningBatch
+	(*ListConsumersRequest)(nil),  // 9: coppice.v1.ListConsumersRequest
+	(*ListConsumersReply)(nil),    // 10: coppice.v1.ListConsumersReply
+	(*CallOf)(nil),                // 11: coppice.v1.CallOf
+	(*CallStatus)(nil),            // 12: coppice.v1.CallStatus
+	(*ConsumerState)(nil),         // 13: coppice.v1.ConsumerState
+	(*ListFinalizersRequest)(nil), // 14: coppice.v1.ListFinalizersRequest
+	(*ListFinalizersReply)(nil),   // 15: coppice.v1.ListFinalizersReply
+	(*FinalizerInUse)(nil),        // 16: coppice.v1.FinalizerInUse
+	(*ListParkedRequest)(nil),     // 17: coppice.v1.ListParkedRequest
+	(*ListParkedReply)(nil),       // 18: coppice.v1.ListParkedReply
+	(*ParkedWork)(nil),            // 19: coppice.v1.ParkedWork
+	(*ParkedRequest)(nil),         // 20: coppice.v1.ParkedRequest
+	(*ParkedReply)(nil),           // 21: coppice.v1.ParkedReply
+	(*ParkedResult)(nil),          // 22: coppice.v1.ParkedResult
+	(*VerifyRequest)(nil),         // 23: coppice.v1.VerifyRequest
+	(*VerifyBatch)(nil),           // 24: coppice.v1.VerifyBatch
+	(*ResumeRequest)(nil),         // 25: coppice.v1.ResumeRequest
+	(*ResumeReply)(nil),           // 26: coppice.v1.ResumeReply
+	(*BrakesRequest)(nil),         // 27: coppice.v1.BrakesRequest
+	(*BrakesReply)(nil),           // 28: coppice.v1.BrakesReply
+	(*BrakeStatus)(nil),           // 29: coppice.v1.BrakeStatus
+	(*ReleaseBrakeRequest)(nil),   // 30: coppice.v1.ReleaseBrakeRequest
+	(*ReleaseBrakeReply)(nil),     // 31: coppice.v1.ReleaseBrakeReply
+	(*Status)(nil),                // 32: coppice.v1.Status
+	(*Commit)(nil),                // 33: coppice.v1.Commit
+	(*Warning)(nil),               // 34: coppice.v1.Warning
+	(*Parked)(nil),                // 35: coppice.v1.Parked
+	(*VerifyReply)(nil),           // 36: coppice.v1.VerifyReply
 }
 var file_coppice_v1_operate_proto_depIdxs = []int32{
-	5,  // 0: coppice.v1.LogBatch.entries:type_name -> coppice.v1.LogEntry
-	31, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
-	32, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
-	33, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
-	31, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
-	10, // 5: coppice.v1.ListConsumersRequest.calls:type_name -> coppice.v1.CallOf
-	12, // 6: coppice.v1.ListConsumersReply.consumers:type_name -> coppice.v1.ConsumerState
-	11, // 7: coppice.v1.ListConsumersReply.calls:type_name -> coppice.v1.CallStatus
-	0,  // 8: coppice.v1.ConsumerState.status:type_name -> coppice.v1.ConsumerStatus
-	15, // 9: coppice.v1.ListFinalizersReply.finalizers:type_name -> coppice.v1.FinalizerInUse
-	18, // 10: coppice.v1.ListParkedReply.parked:type_name -> coppice.v1.ParkedWork
-	34, // 11: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
-	21, // 12: coppice.v1.ParkedReply.results:type_name -> coppice.v1.ParkedResult
-	31, // 13: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
-	35, // 14: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
-	31, // 15: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
-	28, // 16: coppice.v1.BrakesReply.brakes:type_name -> coppice.v1.BrakeStatus
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	6,  // 0: coppice.v1.LogBatch.entries:type_name -> coppice.v1.LogEntry
+	32, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
+	33, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
+	34, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
+	32, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
+	11, // 5: coppice.v1.ListConsumersRequest.calls:type_name -> coppice.v1.CallOf
+	13, // 6: coppice.v1.ListConsumersReply.consumers:type_name -> coppice.v1.ConsumerState
+	12, // 7: coppice.v1.ListConsumersReply.calls:type_name -> coppice.v1.CallStatus
+	0,  // 8: coppice.v1.CallStatus.state:type_name -> coppice.v1.CallState
+	1,  // 9: coppice.v1.ConsumerState.status:type_name -> coppice.v1.ConsumerStatus
+	16, // 10: coppice.v1.ListFinalizersReply.finalizers:type_name -> coppice.v1.FinalizerInUse
+	19, // 11: coppice.v1.ListParkedReply.parked:type_name -> coppice.v1.ParkedWork
+	35, // 12: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
+	22, // 13: coppice.v1.ParkedReply.results:type_name -> coppice.v1.ParkedResult
+	32, // 14: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
+	36, // 15: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
+	32, // 16: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
+	29, // 17: coppice.v1.BrakesReply.brakes:type_name -> coppice.v1.BrakeStatus
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_operate_proto_init() }
@@ -2660,7 +2802,7 @@ func file_coppice_v1_operate_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_operate_proto_rawDesc), len(file_coppice_v1_operate_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -290,13 +290,19 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 		fillState(c, &is)
 		reply.Consumers = append(reply.Consumers, c)
 	}
+	states := map[string]*consumers.State{} // many calls may be of one consumer
 	for _, c := range r.GetCalls() {
 		subject, durable := s.callOf(c)
-		_, info, err := s.r.Consumers.Of(ctx, durable)
-		if err != nil {
-			return nil, err
+		of := states[durable]
+		if of == nil {
+			is, _, err := s.r.Consumers.Of(ctx, durable)
+			if err != nil {
+				return nil, err
+			}
+			of = &is
+			states[durable] = of
 		}
-		is, err := s.r.Consumers.Status(ctx, subject, info)
+		is, err := s.r.Consumers.Status(ctx, subject, of)
 		if err != nil {
 			return nil, err
 		}

@@ -44,6 +44,7 @@ type Observer struct {
 	pulled   map[string]time.Time // when consumers were last seen with a pull request, of the last betweenPulls
 	listed   map[string]*jetstream.ConsumerInfo
 	listedAt time.Time
+	streams  map[string]jetstream.Stream
 
 	listing sync.Mutex // one request at a time
 }
@@ -56,8 +57,9 @@ type seen struct {
 
 // Call is what is known of a call that was delivered and is not done.
 type Call struct {
-	// Attempts is the number of deliveries.
-	Attempts int
+	// Attempts is the number of deliveries. Returned counts those after which a program handed the call back
+	// without having failed.
+	Attempts, Returned int
 	// Since is when the attempt that is in progress began; zero if none is.
 	Since time.Time
 	// Error is that of the last failed attempt, at Failed; empty if none has failed. Retry is when
@@ -65,12 +67,25 @@ type Call struct {
 	Error         string
 	Failed, Retry time.Time
 
-	at time.Time // the last report
+	at       time.Time // the last report
+	returned time.Time // when it was handed back last
+}
+
+// Failures is the number of attempts that are known to have failed.
+func (c *Call) Failures() int {
+	n := c.Attempts - c.Returned
+	if !c.Since.IsZero() {
+		n--
+	}
+	if c.Error != "" {
+		n = max(n, 1)
+	}
+	return max(n, 0)
 }
 
 // New returns an observer that observes nothing until Observe.
 func New(js jetstream.JetStream, realm string, now func() time.Time) *Observer {
-	return &Observer{js: js, realm: realm, now: now, seen: map[string]*seen{}, pulled: map[string]time.Time{}}
+	return &Observer{js: js, realm: realm, now: now, seen: map[string]*seen{}, pulled: map[string]time.Time{}, streams: map[string]jetstream.Stream{}}
 }
 
 // Observe receives acknowledgements until stop is called.
@@ -100,7 +115,13 @@ func (o *Observer) receive(m *nats.Msg) {
 	switch {
 	case bytes.HasPrefix(m.Data, []byte("-NAK")):
 		if c := o.call(s, a.Sequence, now); c != nil {
-			c.Attempts, c.Since, c.Failed, c.Retry = a.Attempt, time.Time{}, now, now.Add(delayOf(m.Data[len("-NAK"):]))
+			c.Attempts, c.Since = a.Attempt, time.Time{}
+			if m.Header.Get(bus.HeaderReturned) != "" {
+				c.Returned++
+				c.returned = now
+				break
+			}
+			c.Failed, c.Retry = now, now.Add(delayOf(m.Data[len("-NAK"):]))
 			c.Error = errorOf(m, "the attempt failed, and the program gave no reason")
 		}
 	case bytes.Equal(m.Data, []byte("+WPI")):

@@ -12,8 +12,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/callstate"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -63,9 +65,30 @@ func TestWorkerIsObserved(t *testing.T) {
 		})
 		return is
 	}
+	call := bus.Finalize{Realm: realm, Plural: "pods", UID: "some-uid", Finalizer: bus.ExampleFinalizer}.Subject()
+	status := func() *coppicev1.CallStatus {
+		t.Helper()
+		of, _, err := o.Of(ctx, durable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := o.Status(ctx, call, &of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	saidIs := func(state coppicev1.CallState, words string) {
+		t.Helper()
+		s := status()
+		if got := callstate.Words(s, func(timeTime) string { return "T" }); s.GetState() != state || got != words {
+			t.Errorf("the call: %v, %q; want %v, %q", s, got, state, words)
+		}
+	}
 	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE); is.Live || is.Answered {
 		t.Errorf("without a consumer: %+v", is)
 	}
+	saidIs(coppicev1.CallState_CALL_STATE_NO_CONSUMER, "no consumer")
 
 	fail, work := make(chan struct{}), make(chan struct{})
 	attempts := atomic.Int32{}
@@ -78,12 +101,18 @@ func TestWorkerIsObserved(t *testing.T) {
 				_, err = js.CreateOrUpdateConsumer(ctx, bus.FinalizeStream(realm), bus.FinalizerConsumer(realm, bus.ExampleFinalizer))
 				return bus.CallAckWait, err
 			},
-			Handle: func(context.Context, *worker.Message) error {
+			Handle: func(ctx context.Context, _ *worker.Message) error {
 				if attempts.Add(1) == 1 {
-					<-fail
+					select {
+					case <-fail:
+					case <-ctx.Done():
+					}
 					return errors.New("the bucket is not empty\nand \x1b[31mred")
 				}
-				<-work
+				select {
+				case <-work:
+				case <-ctx.Done():
+				}
 				return nil
 			},
 		})
@@ -93,40 +122,32 @@ func TestWorkerIsObserved(t *testing.T) {
 	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE); !is.Live || !is.Answered || is.Error != "" {
 		t.Errorf("a worker that waits: %+v", is)
 	}
+	saidIs(coppicev1.CallState_CALL_STATE_QUEUED, "waiting in the queue")
 
-	call := bus.Finalize{Realm: realm, Plural: "pods", UID: "some-uid", Finalizer: bus.ExampleFinalizer}.Subject()
 	if _, err := js.Publish(ctx, call, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_WORKING); !is.Live || is.Working.IsZero() {
 		t.Errorf("a worker with a call: %+v", is)
 	}
+	testkit.WaitFor(t, ctx, "the first report", func() bool { return status().GetWorkingSince() != 0 })
+	saidIs(coppicev1.CallState_CALL_STATE_WORKING, "working since T")
 	close(fail)
 	is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_RETRYING)
 	if !is.Live || !strings.HasPrefix(is.Error, "the bucket is not empty") || strings.Contains(is.Error, "\n") || !is.Retry.After(time.now()) || is.Failed.IsZero() {
 		t.Errorf("after a failure: %+v", is)
 	}
-	status := func() *coppicev1.CallStatus {
-		t.Helper()
-		_, info, err := o.Of(ctx, durable)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := o.Status(ctx, call, info)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
 	failed := status()
 	if s := failed; !s.GetDelivered() || s.GetCall() == 0 || s.GetAttempts() == 0 || s.GetNextRetry() == 0 || s.GetLastError() != is.Error {
 		t.Errorf("the call after a failure: %v", s)
 	}
+	saidIs(coppicev1.CallState_CALL_STATE_FAILED, "failed 1 time: the bucket is not empty and \x1b[31mred; next retry at T")
 	is = becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_WORKING)
 	testkit.WaitFor(t, ctx, "the first report", func() bool { return status().GetAttempts() > failed.GetAttempts() })
 	if s := status(); s.GetWorkingSince() == 0 || s.GetNextRetry() != 0 || s.GetLastError() == "" {
 		t.Errorf("the call at the second attempt: %v; consumer %+v", s, is)
 	}
+	saidIs(coppicev1.CallState_CALL_STATE_WORKING, "working since T; failed 1 time: the bucket is not empty and \x1b[31mred")
 	close(work)
 	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE); is.Error != "" || !is.Live {
 		t.Errorf("after the call: %+v", is)
@@ -135,15 +156,33 @@ func TestWorkerIsObserved(t *testing.T) {
 		t.Errorf("the call that is done: %v", s)
 	}
 
+	// A call that a worker parks, and one that nothing receives.
+	parked := &coppicev1.Parked{Subject: call, Error: strings.Repeat("no bucket ", 100), Attempts: 5, Time: 1}
+	data, err := proto.Marshal(parked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := testkit.Conn(t, server, bus.RoleFinalizer).RequestWithContext(ctx, bus.ParkedSubject(realm, call, 0), data); err != nil {
+		t.Fatal(err)
+	}
+	if s := status(); s.GetState() != coppicev1.CallState_CALL_STATE_PARKED || s.GetParked() != 1 || s.GetAttempts() != 5 || len(s.GetLastError()) != maxError {
+		t.Errorf("a parked call: %v", s)
+	}
+
 	end()
 	ended.Wait()
 	time.ahead.Store(int64(LiveFor + 1_000_000_000))
 	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_SILENT); is.Live || is.Silent.IsZero() || !is.Answered {
 		t.Errorf("a minute after the worker has ended: %+v", is)
 	}
+	call = bus.Finalize{Realm: realm, Plural: "pods", UID: "other-uid", Finalizer: bus.ExampleFinalizer}.Subject()
+	saidIs(coppicev1.CallState_CALL_STATE_SILENT, "consumer silent since T")
 }
 
-type timeDuration = time.Duration
+type (
+	timeDuration = time.Duration
+	timeTime     = time.Time
+)
 
 // The memory of an observer is bounded, whatever is published to it, and it recovers.
 func TestObserverIsBounded(t *testing.T) {
@@ -205,6 +244,42 @@ func TestDoneCallsAreNotShown(t *testing.T) {
 	}
 	if is := o.State(durable, info(4, 0)); is.Status != coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE || is.Error != "" || !is.Retry.IsZero() {
 		t.Errorf("with all calls done: %+v", is)
+	}
+}
+
+// A call that a program hands back when it stops has not failed, and one that fails after that has failed once.
+func TestReturnedCall(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	o := New(nil, realm, func() time.Time { return now })
+	attempt := 0
+	send := func(body string, h nats.Header) *coppicev1.CallStatus {
+		now = now.Add(time.Second)
+		o.receive(&nats.Msg{Subject: fmt.Sprintf("$JS.ACK.%s.%s.%d.3.1.1.1", bus.FinalizeStream(realm), durable, attempt), Data: []byte(body), Header: h})
+		is := &coppicev1.CallStatus{Call: 3, Delivered: true}
+		o.setCall(is, durable)
+		return is
+	}
+	for _, step := range []struct {
+		body   string
+		header nats.Header
+		want   string
+	}{
+		{"+WPI", nil, "working since T"},
+		{"-NAK", nats.Header{bus.HeaderReturned: {"yes"}}, "waiting in the queue"},
+		{"+WPI", nil, "working since T"},
+		{"-NAK 1m", nil, "failed 1 time: the attempt failed, and the program gave no reason; next retry at T"},
+		{"+WPI", nil, "working since T; failed 1 time: the attempt failed, and the program gave no reason"},
+		{"-NAK", nats.Header{bus.HeaderReturned: {"yes"}}, "waiting in the queue; failed 1 time: the attempt failed, and the program gave no reason"},
+		{"+WPI", nil, "working since T; failed 1 time: the attempt failed, and the program gave no reason"},
+		{"-NAK", nats.Header{bus.HeaderError: {"denied"}}, "failed 2 times: denied"},
+	} {
+		if step.body == "+WPI" {
+			attempt++
+		}
+		if got := callstate.Words(send(step.body, step.header), func(time.Time) string { return "T" }); got != step.want {
+			t.Errorf("after attempt %d, %s: %q, want %q", attempt, step.body, got, step.want)
+		}
 	}
 }
 

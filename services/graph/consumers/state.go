@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -34,36 +35,22 @@ type State struct {
 	Process string
 	// Pending and Unacknowledged are calls that wait to be delivered, and that were.
 	Pending, Unacknowledged uint64
+
+	durable         string
+	pulls           bool   // a program waits for calls
+	done, delivered uint64 // the last sequences of calls that are all done, and that was delivered
 }
 
-// String describes the state for people. Times are in UTC.
-func (is *State) String() string {
-	clock := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	said := "a program waits for calls"
-	switch is.Status {
-	case coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE:
-		said = "no consumer: no program has asked for its calls"
-		if !is.Silent.IsZero() {
-			said = "no consumer: no program asks for its calls, the last one did until " + clock(is.Silent)
-		}
-	case coppicev1.ConsumerStatus_CONSUMER_STATUS_SILENT:
-		said = "silent since " + clock(is.Silent)
-	case coppicev1.ConsumerStatus_CONSUMER_STATUS_WORKING:
-		said = "working since " + clock(is.Working)
-	case coppicev1.ConsumerStatus_CONSUMER_STATUS_RETRYING:
-		said = "calls have failed"
+// AnyCall returns what is known of each call that the consumer receives.
+func (is *State) AnyCall() *coppicev1.CallStatus {
+	c := &coppicev1.CallStatus{Process: is.Process, SilentSince: Micro(is.Silent)}
+	switch {
+	case is.Status == coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE:
+		c.State = coppicev1.CallState_CALL_STATE_NO_CONSUMER
+	case !is.Live:
+		c.State = coppicev1.CallState_CALL_STATE_SILENT
 	}
-	if is.Error != "" {
-		said += "; the last error"
-		if !is.Failed.IsZero() {
-			said += ", at " + clock(is.Failed)
-		}
-		said += ": " + is.Error
-	}
-	if !is.Retry.IsZero() {
-		said += "; next retry at " + clock(is.Retry)
-	}
-	return said
+	return c
 }
 
 // List reads the consumers of the realm's calls from the NATS server, unless it did so a moment
@@ -137,7 +124,7 @@ func (o *Observer) State(durable string, info *jetstream.ConsumerInfo) (is State
 	if s == nil {
 		s = &seen{}
 	}
-	is.Answered = info != nil || !s.at.IsZero()
+	is.durable, is.Answered = durable, info != nil || !s.at.IsZero()
 	if info == nil {
 		delete(o.pulled, durable)
 		is.Status, is.Silent = coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE, s.at
@@ -145,9 +132,11 @@ func (o *Observer) State(durable string, info *jetstream.ConsumerInfo) (is State
 	}
 	is.Process = info.Config.Metadata[bus.MetaProcess]
 	is.Pending, is.Unacknowledged = info.NumPending, uint64(info.NumAckPending)
+	is.done, is.delivered = info.AckFloor.Stream, info.Delivered.Stream
 	signed := later(s.at, info.AckFloor.Last)
 	given := later(time.Time{}, info.Delivered.Last)
-	is.Live = o.pulls(durable, info.NumWaiting, now) || info.PushBound || within(now, signed, LiveFor) || within(now, given, bus.CallAckWait)
+	is.pulls = o.pulls(durable, info.NumWaiting, now) || info.PushBound
+	is.Live = is.pulls || within(now, signed, LiveFor) || within(now, given, bus.CallAckWait)
 	retrying := s.summarize(&is, info.AckFloor.Stream, now)
 	switch {
 	case !is.Live:
@@ -221,34 +210,96 @@ func (o *Observer) Call(durable string, sequence uint64) Call {
 	return Call{}
 }
 
-// Status returns the state of the call on a subject. info is what the NATS server says about the
-// consumer, nil if that does not exist.
-func (o *Observer) Status(ctx context.Context, subject string, info *jetstream.ConsumerInfo) (*coppicev1.CallStatus, error) {
-	is := &coppicev1.CallStatus{}
-	if info == nil || info.NumAckPending == 0 {
-		return is, nil
-	}
-	stream, err := o.js.Stream(ctx, bus.FinalizeStream(o.realm))
+// Status returns the state of the call on a subject, which the consumer in the state of receives. It asks the
+// NATS server for the call, and for parked work if there is no call.
+func (o *Observer) Status(ctx context.Context, subject string, of *State) (*coppicev1.CallStatus, error) {
+	is := of.AnyCall()
+	m, err := o.last(ctx, bus.FinalizeStream(o.realm), subject)
 	if err != nil {
 		return nil, err
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, subject)
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return is, nil
-	case err != nil:
-		return nil, err
+	if m == nil {
+		parked, err := o.last(ctx, bus.ParkedStream(o.realm), bus.ParkedSubject(o.realm, subject, 0))
+		if err != nil {
+			return nil, err
+		}
+		if parked != nil {
+			setParked(is, parked)
+			return is, nil
+		}
+	} else {
+		is.Call = m.Sequence
+		// An acknowledged call is removed from the stream, and a consumer is given its calls in order.
+		is.Delivered = of.Unacknowledged > 0 && m.Sequence > of.done && m.Sequence <= of.delivered
 	}
-	is.Call = m.Sequence
-	// An acknowledged call is removed from the stream, and a consumer is given its calls in order.
-	is.Delivered = m.Sequence > info.AckFloor.Stream && m.Sequence <= info.Delivered.Stream
-	c := o.Call(info.Name, m.Sequence)
-	is.Attempts, is.LastError = uint32(c.Attempts), c.Error
+	o.setCall(is, of.durable)
+	is.Unasked = is.GetState() == coppicev1.CallState_CALL_STATE_QUEUED && !of.pulls && of.Status == coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE
+	return is, nil
+}
+
+// setCall sets what was observed of a call, and its state unless that follows from the consumer's.
+func (o *Observer) setCall(is *coppicev1.CallStatus, durable string) {
+	c := o.Call(durable, is.GetCall())
+	is.Attempts, is.Failures, is.LastError = uint32(c.Attempts), uint32(c.Failures()), c.Error
 	is.WorkingSince, is.LastErrorTime = Micro(c.Since), Micro(c.Failed)
 	if c.Retry.After(o.now()) && c.Since.IsZero() {
 		is.NextRetry = Micro(c.Retry)
 	}
-	return is, nil
+	switch {
+	case is.GetState() != coppicev1.CallState_CALL_STATE_UNSPECIFIED:
+	case is.GetDelivered() && c.Since.IsZero() && c.Failed.After(c.returned):
+		is.State = coppicev1.CallState_CALL_STATE_FAILED
+	case is.GetDelivered() && c.Since.IsZero() && !c.returned.IsZero(): // it is delivered again at once
+		is.State = coppicev1.CallState_CALL_STATE_QUEUED
+	case is.GetDelivered():
+		is.State = coppicev1.CallState_CALL_STATE_WORKING
+	default:
+		is.State = coppicev1.CallState_CALL_STATE_QUEUED
+	}
+}
+
+// setParked sets the state of a call that is parked.
+func setParked(is *coppicev1.CallStatus, m *jetstream.RawStreamMsg) {
+	is.State, is.Parked = coppicev1.CallState_CALL_STATE_PARKED, m.Sequence
+	var p coppicev1.Parked
+	if err := proto.Unmarshal(m.Data, &p); err != nil {
+		is.LastError = fmt.Sprintf("this is not parked work: %v", err)
+		return
+	}
+	is.Attempts, is.Failures, is.LastErrorTime = p.GetAttempts(), p.GetAttempts(), p.GetTime()
+	text := p.GetError() // the program that parks the call writes it
+	is.LastError = strings.ToValidUTF8(text[:min(len(text), maxError)], "")
+}
+
+// last returns the message on a subject of a stream, nil if there is none.
+func (o *Observer) last(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	s, err := o.stream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return m, err
+}
+
+// stream returns a handle of a stream, which stays valid if the stream is created again.
+func (o *Observer) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	o.mu.Lock()
+	s := o.streams[name]
+	o.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	s, err := o.js.Stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.streams[name] = s
+	return s, nil
 }
 
 // Micro returns a time in Unix microseconds, zero for the zero time.

@@ -37,7 +37,7 @@ type Config struct {
 	Unpublished func(snap *state.Snapshot, n *lifecycle.Node, err error)
 	// Stuck is called with an object that external finalizers or its agent have
 	// blocked for longer than StuckAfter; nil for no warning.
-	Stuck func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time)
+	Stuck func(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time)
 	// StuckAfter is 10 minutes if zero.
 	StuckAfter time.Duration
 	// Crowded is called with an owner that waits because so many of its dependents,

@@ -46,7 +46,7 @@ func (p *Propagator) Republish(ctx context.Context, r *coppicev1.RepublishReques
 		}
 	})
 	if err == nil || ctx.Err() != nil {
-		err = errors.Join(err, stuck.report()) // also those that were found before ctx ended
+		err = errors.Join(err, stuck.report(ctx)) // also those that were found before ctx ended
 	}
 	return reply, err
 }

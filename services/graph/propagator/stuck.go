@@ -1,6 +1,7 @@
 package propagator
 
 import (
+	"context"
 	"sync"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -45,7 +46,7 @@ func (s *stuckSearch) visit(u uid.UID, row state.WorkRow) {
 }
 
 // report calls Config.Stuck with the objects that were found.
-func (s *stuckSearch) report() error {
+func (s *stuckSearch) report(ctx context.Context) error {
 	next := uid.UID("")
 	if len(s.found) == maxStuck {
 		next = s.found[maxStuck-1].uid
@@ -59,7 +60,7 @@ func (s *stuckSearch) report() error {
 	return s.p.pages(func(snap *state.Snapshot) (bool, error) {
 		for _, o := range s.found {
 			if n := snap.Node(o.uid); n != nil && n.Terminating() {
-				s.p.c.Stuck(snap, n, o.since)
+				s.p.c.Stuck(ctx, snap, n, o.since)
 			}
 		}
 		return false, nil

@@ -28,6 +28,9 @@ const Again = 10 * time.Minute
 // maxRemembered is the maximum number of published warnings that a Warner remembers.
 const maxRemembered = 1 << 16
 
+// maxStuckNamed is how many finalizers a warning about a stuck object names; the others are counted.
+const maxStuckNamed = 10
+
 // Warner publishes warnings. It publishes a warning about an object at most once in the interval
 // Again, unless there are more than maxRemembered, and one about the realm (see Skipped) at each
 // call. Its methods are safe for concurrent use, and do not block. A nil Warner publishes nothing.
@@ -59,20 +62,35 @@ func (w *Warner) Reference(v lifecycle.View, n *lifecycle.Node, r *lifecycle.Own
 }
 
 // Stuck warns about an object whose removal external finalizers or its agent have blocked
-// for long.
-func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time) {
+// for long. state says in a few words what the call of a finalizer waits for, or of the agent if
+// finalizer is empty; "" if that is not known. It is called only if the warning is due, for the first few.
+func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time, state func(finalizer string) string) {
 	w.Say(v, n, lifecycle.WarnStuck, func() string {
 		var by []string
+		more := 0
+		name := func(what, finalizer string) {
+			if len(by) == maxStuckNamed {
+				more++
+				return
+			}
+			if is := state(finalizer); is != "" {
+				what += " (" + is + ")"
+			}
+			by = append(by, what)
+		}
 		for _, f := range n.Finalizers {
 			if !lifecycle.IsBuiltinFinalizer(f) {
-				by = append(by, f)
+				name(f, f)
 			}
 		}
 		if n.Ending() {
-			by = append(by, "its agent")
+			name("its agent", "")
+		}
+		if more > 0 {
+			by = append(by, fmt.Sprintf("and %d more", more))
 		}
 		blocked := w.now().Sub(since.Time()).Round(time.Second)
-		return fmt.Sprintf("blocked for %s by %s, which has not answered", blocked, strings.Join(by, ", "))
+		return fmt.Sprintf("blocked for %s by %s", blocked, strings.Join(by, ", "))
 	})
 }
 

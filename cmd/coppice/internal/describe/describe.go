@@ -46,6 +46,7 @@ type description struct {
 
 func (d *description) write(ctx context.Context) error {
 	m := d.o.GetMetadata()
+	d.Consumers.Read(ctx, d.node)
 	d.Field("Name", m.GetName())
 	if m.GetNamespace() != "" {
 		d.Field("Namespace", m.GetNamespace())
@@ -86,7 +87,7 @@ func (d *description) write(ctx context.Context) error {
 	}
 	d.Section("Finalizers", d.finalizers(ctx))
 	if m.GetDeletionGracePeriodSeconds() > 0 {
-		d.Field("Agent", d.Consumers.AgentCall(ctx, d.kind, m.GetUid()).Text())
+		d.Field("Agent", d.Consumers.Call(d.node, "").Text())
 	}
 	if warnings := d.warnings(ctx); warnings != nil {
 		d.Section("Warnings", warnings)
@@ -177,8 +178,12 @@ func (d *description) finalizers(ctx context.Context) [][]string {
 			return append(rows, []string{fmt.Sprintf("and %d more", len(m.GetFinalizers())-i)})
 		}
 		text := lookup.BuiltInText(d.node, f)
-		if text == "" {
-			text = d.Consumers.FinalizerCall(ctx, d.kind, m.GetUid(), f).Text()
+		switch {
+		case text != "":
+		case m.GetDeletionTimestamp() == nil:
+			text = d.Consumers.Finalizer(ctx, f).Text()
+		default:
+			text = d.Consumers.Call(d.node, f).Text()
 		}
 		rows = append(rows, []string{f, text})
 	}

@@ -107,8 +107,12 @@ func TestDescribeStates(t *testing.T) {
 	if got := text(t, realm, r, "pods", "new"); !strings.Contains(got, "\nWaits for:   first.example.com\n") {
 		t.Errorf("described\n%s", got)
 	}
-	realm.Consumers["pods"] = &client.ConsumerState{Exists: true, Pulling: 1, Process: "node-1"}
-	if got := text(t, realm, r, "pods", "ends"); !strings.Contains(got, "\nAgent:       answered by node-1\n") {
+	ends, err := pods.Get(t.Context(), "ends")
+	if err != nil {
+		t.Fatal(err)
+	}
+	realm.Calls[ends.GetMetadata().GetUid()+" "] = &client.CallStatus{State: coppicev1.CallState_CALL_STATE_QUEUED, Process: "node-1"}
+	if got := text(t, realm, r, "pods", "ends"); !strings.Contains(got, "\nAgent:       waiting in the queue; program node-1\n") {
 		t.Errorf("described\n%s", got)
 	}
 }

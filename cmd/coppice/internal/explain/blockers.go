@@ -47,19 +47,24 @@ func (e *explainer) owners(n *coppicev1.GraphNode, above *tree.Family, depth int
 	}
 }
 
-// finalizersAndAgent reads the finalizers of the object, its agent, and their consumers.
+// finalizersAndAgent reads the finalizers of the object, its agent, and the calls to them or their consumers.
 func (e *explainer) finalizersAndAgent(ctx context.Context, o *coppicev1.Object, n *coppicev1.GraphNode) {
 	m := o.GetMetadata()
-	for _, name := range m.GetFinalizers() {
+	e.consumers.Read(ctx, n)
+	for i, name := range m.GetFinalizers() {
 		f := Finalizer{Name: name, BuiltIn: lifecycle.IsBuiltinFinalizer(name), Since: e.Since}
-		if f.text = lookup.BuiltInText(n, name); !f.BuiltIn {
-			f.Call = callOf(e.consumers.FinalizerCall(ctx, e.kind, m.GetUid(), name))
-			f.text = f.is.Text()
+		f.text = lookup.BuiltInText(n, name)
+		if !f.BuiltIn && i < console.Listed {
+			consumer := e.consumers.Finalizer(ctx, name)
+			f.Call, f.text = callOf(consumer, e.consumers.Call(n, name)), consumer.Text()
+			if m.GetDeletionTimestamp() != nil {
+				f.text = f.is.Text()
+			}
 		}
 		e.Finalizers = append(e.Finalizers, f)
 	}
 	if m.GetDeletionGracePeriodSeconds() > 0 {
-		e.Agent = &Agent{Until: m.GetDeletionTimestamp().AsTime(), Call: callOf(e.consumers.AgentCall(ctx, e.kind, m.GetUid()))}
+		e.Agent = &Agent{Until: m.GetDeletionTimestamp().AsTime(), Call: callOf(e.consumers.Agent(ctx, client.ResourceOf(e.kind)), e.consumers.Call(n, ""))}
 	}
 }
 
@@ -84,6 +89,7 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 		e.dependents[uid] = true
 	}
 	seen := map[string]bool{}
+	var found []*coppicev1.GraphNode
 	var visit func(n *coppicev1.GraphNode)
 	visit = func(n *coppicev1.GraphNode) {
 		seen[tree.UIDOf(n)] = true
@@ -98,10 +104,14 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 				continue
 			}
 			seen[uid] = true
-			e.Dependents.Blockers = append(e.Dependents.Blockers, Blocker{Object: tree.KeyOfNode(d), UID: uid, BlockedBy: e.blockedBy(ctx, d)})
+			found = append(found, d)
 		}
 	}
 	visit(n)
+	e.consumers.Read(ctx, found...)
+	for _, d := range found {
+		e.Dependents.Blockers = append(e.Dependents.Blockers, Blocker{Object: tree.KeyOfNode(d), UID: tree.UIDOf(d), BlockedBy: e.blockedBy(ctx, d)})
+	}
 	slices.SortFunc(e.Dependents.Blockers, func(a, b Blocker) int { return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.UID, b.UID)) })
 	return nil
 }

@@ -103,17 +103,17 @@ func TestTerminating(t *testing.T) {
 	realm.Commit(marked(web, "deployments.apps", 1, 0))
 	realm.Commit(marked(rs, "replicasets.apps", 2, 1))
 	realm.Commit(marked(pod, "pods", 3, 2))
-	realm.Parked[lookuptest.FinalizerSubject("pods", pod.GetMetadata().GetUid(), bucket)] = true
+	realm.Calls[pod.GetMetadata().GetUid()+" "+bucket] = &client.CallStatus{State: coppicev1.CallState_CALL_STATE_PARKED, Attempts: 5, LastError: "no bucket"}
 
 	e, text := explained(t, r, "deploy", "web")
-	const want = `deployments.apps/web is being deleted in the foreground since TIME and waits for 1 dependent: pods/a, blocked by example.com/bucket (no consumer)
+	const want = `deployments.apps/web is being deleted in the foreground since TIME and waits for 1 dependent: pods/a, blocked by example.com/bucket (parked after 5 attempts: no bucket)
 Why:         ana deleted it
 Owners:      <none>
 Dependents:  1 object (1 blocking)
 Finalizers:
   foregroundDeletion   for 0s   built in: waits until dependents that block the object are gone
 Blocked by:
-  pods/a  blocked by example.com/bucket (no consumer)
+  pods/a  blocked by example.com/bucket (parked after 5 attempts: no bucket)
 Causes:
   1   TIME   DeletionMarked   deployments.apps/web (shop)   ana: delete
 `
@@ -126,9 +126,9 @@ Causes:
 
 	e, text = explained(t, r, "po", "a")
 	for _, want := range []string{
-		"pods/a is being deleted since TIME and is blocked by example.com/bucket (no consumer)\n",
+		"pods/a is being deleted since TIME and is blocked by example.com/bucket (parked after 5 attempts: no bucket)\n",
 		"\nWhy:         replicasets.apps/rs was deleting in the foreground, because ana deleted deployments.apps/web\n",
-		"\n  example.com/bucket   for 0s   the call kept failing and is parked: see 'coppice parked'\n",
+		"\n  example.com/bucket   for 0s   parked after 5 attempts: no bucket; see 'coppice parked'\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("explained\n%s\nwithout %q", text, want)
@@ -141,7 +141,7 @@ Causes:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"state":"Terminating"`, `"consumer":"None","parked":true`, `"why":"the owner is being deleted in the foreground`} {
+	for _, want := range []string{`"state":"Terminating"`, `"consumer":"None","state":"Parked","lastError":"no bucket"`, `"why":"the owner is being deleted in the foreground`} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("%s\nwithout %s", data, want)
 		}
@@ -228,7 +228,7 @@ func TestDenied(t *testing.T) {
 	if !strings.HasPrefix(text, "configmaps/c is being deleted since TIME and is blocked by example.com/bucket\n") || len(e.Causes) > 0 {
 		t.Errorf("explained\n%s", text)
 	}
-	for _, about := range []string{lookup.AboutEvents, lookup.AboutConsumers, lookup.AboutParked} {
+	for _, about := range []string{lookup.AboutEvents, lookup.AboutConsumers} {
 		if strings.Count(notes.String(), about) != 1 {
 			t.Errorf("notes %q without one about %s", notes.String(), about)
 		}

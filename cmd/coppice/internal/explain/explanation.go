@@ -1,8 +1,11 @@
 package explain
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -151,28 +154,31 @@ type Call struct {
 	Consumer string `json:"consumer,omitempty"`
 	Process  string `json:"process,omitempty"`
 	Calls    uint64 `json:"calls,omitempty"`
-	Parked   bool   `json:"parked,omitempty"`
-	// Since is since when the consumer is busy or silent. LastError is the last error of this
-	// call, or of one of the consumer's calls, and NextRetry when the call is delivered again.
+	// State is what the call waits for: NoConsumer, Silent, Queued, Working, Failed or Parked. It is empty if the
+	// object is not being deleted, or if the state could not be read.
+	State string `json:"state,omitempty"`
+	// Since is since when a program works on the call, or since when it is silent. LastError is the error of the last
+	// of Failures attempts, and NextRetry when the call is delivered again.
 	Since     *time.Time `json:"since,omitempty"`
+	Failures  uint32     `json:"failures,omitempty"`
 	LastError string     `json:"lastError,omitempty"`
 	NextRetry *time.Time `json:"nextRetry,omitempty"`
 
 	is lookup.Call
 }
 
-func callOf(c lookup.Call) Call {
-	at := func(t time.Time) *time.Time {
-		if t.IsZero() {
+func callOf(consumer lookup.Consumer, c lookup.Call) Call {
+	at := func(micro int64) *time.Time {
+		if micro == 0 {
 			return nil
 		}
-		t = t.UTC()
+		t := time.UnixMicro(micro).UTC()
 		return &t
 	}
-	c.Consumer = c.OfThisCall()
+	s := c.Status
 	return Call{
-		Consumer: c.State.String(), Process: c.Process, Calls: c.Calls, Parked: c.Parked,
-		Since: at(c.Since), LastError: c.Error, NextRetry: at(c.Retry), is: c,
+		Consumer: consumer.State.String(), Process: consumer.Process, Calls: consumer.Calls, State: strings.TrimPrefix(console.Camel(s.GetState().String(), "CALL_STATE_"), "Unspecified"),
+		Since: at(cmp.Or(s.GetWorkingSince(), s.GetSilentSince())), Failures: s.GetFailures(), LastError: s.GetLastError(), NextRetry: at(s.GetNextRetry()), is: c,
 	}
 }
 

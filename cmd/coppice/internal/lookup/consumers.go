@@ -3,13 +3,15 @@ package lookup
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
-	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/callstate"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -140,41 +142,47 @@ func (c Consumer) at() string {
 
 // Call is a call for an object that is being deleted.
 type Call struct {
-	Consumer
-	Parked bool // it failed too often
 	// Status is the state of this call; nil if it is not known.
 	Status *client.CallStatus
+
+	now time.Time
 }
 
-// OfThisCall returns what is known of the consumer, with what is known of this call in place of
-// what is known of all of its calls.
-func (c Call) OfThisCall() Consumer {
-	is := c.Consumer
-	s := c.Status
-	if s == nil || s.GetLastError() == "" {
-		return is
+// maxNoteError is the maximum length of an error in a remark, in characters.
+const maxNoteError = 80
+
+// Note returns a remark about the state of the call to print behind the name of the finalizer or agent.
+func (c Call) Note() string {
+	s := proto.CloneOf(c.Status)
+	if e := []rune(s.GetLastError()); len(e) > maxNoteError {
+		s.LastError = string(e[:maxNoteError]) + "…"
 	}
-	is.Error, is.Failed, is.Retry = s.GetLastError(), timeOf(s.GetLastErrorTime()), timeOf(s.GetNextRetry())
-	switch {
-	case is.State == Silent || is.State == None:
-	case s.GetWorkingSince() != 0:
-		is.State, is.Since = Busy, timeOf(s.GetWorkingSince())
-	case !is.Retry.IsZero():
-		is.State = Failing
+	if words := c.words(s); words != "" {
+		return " (" + words + ")"
 	}
-	return is
+	return ""
 }
 
 // Text describes the state of the call.
 func (c Call) Text() string {
-	if c.Parked {
-		return "the call kept failing and is parked: see 'coppice parked'"
+	by := ""
+	if p := c.Status.GetProcess(); p != "" {
+		by = "; program " + console.Printable(p)
 	}
-	text := c.OfThisCall().Text()
-	if n := c.Status.GetAttempts(); n > 1 {
-		text += fmt.Sprintf(" (attempt %d)", n)
+	words := c.words(c.Status)
+	switch c.Status.GetState() {
+	case coppicev1.CallState_CALL_STATE_UNSPECIFIED:
+		return "unknown: the state of the call could not be read"
+	case coppicev1.CallState_CALL_STATE_NO_CONSUMER:
+		return words + ": no program asks for its calls"
+	case coppicev1.CallState_CALL_STATE_PARKED:
+		return words + "; see 'coppice parked'"
 	}
-	return text
+	return words + by
+}
+
+func (c Call) words(s *client.CallStatus) string {
+	return console.Printable(callstate.Words(s, func(t time.Time) string { return console.Clock(t, c.now) }))
 }
 
 // Consumers finds out which programs receive the calls of external finalizers and
@@ -184,14 +192,15 @@ type Consumers struct {
 	r      *Reader
 	seen   map[string]Consumer // by what they consume
 	at     map[string]time.Time
-	denied bool // the user may not see consumers, or a recording has none
+	calls  map[string]Call // by callKey, of the last call of Read
+	denied bool            // the user may not see consumers, or a recording has none
 }
 
 const cacheTime = 500 * time.Millisecond
 
 // Consumers returns an empty cache of consumers. It is not safe for concurrent use.
 func (r *Reader) Consumers() *Consumers {
-	return &Consumers{r: r, seen: map[string]Consumer{}, at: map[string]time.Time{}}
+	return &Consumers{r: r, seen: map[string]Consumer{}, at: map[string]time.Time{}, calls: map[string]Call{}}
 }
 
 // Finalizer returns the consumer of an external finalizer.
@@ -259,53 +268,78 @@ func consumerOf(s *client.ConsumerState, now time.Time) Consumer {
 	return is
 }
 
-// FinalizerCall returns the call of an external finalizer of an object.
-func (c *Consumers) FinalizerCall(ctx context.Context, k client.Kind, uid, finalizer string) Call {
-	subject := bus.Finalize{Realm: c.r.client.Realm(), Group: k.Group, Plural: k.Plural, UID: uid, Finalizer: finalizer}.Subject()
-	is := Call{Consumer: c.Finalizer(ctx, finalizer), Parked: c.parked(ctx, subject)}
-	is.Status = c.status(ctx, is.Consumer, &client.CallOf{Resource: client.ResourceOf(k).String(), Uid: uid, Finalizer: finalizer})
-	return is
-}
+// Limits of Read: the calls in one request, and in all.
+const (
+	callsInRequest = 100
+	maxCalls       = 500
+)
 
-// AgentCall returns the call of the agent that has to end an object.
-func (c *Consumers) AgentCall(ctx context.Context, k client.Kind, uid string) Call {
-	subject := bus.Terminate{Realm: c.r.client.Realm(), Group: k.Group, Plural: k.Plural, UID: uid}.Subject()
-	is := Call{Consumer: c.Agent(ctx, client.ResourceOf(k)), Parked: c.parked(ctx, subject)}
-	is.Status = c.status(ctx, is.Consumer, &client.CallOf{Resource: client.ResourceOf(k).String(), Uid: uid})
-	return is
-}
-
-// status returns the state of one call, nil if nothing more than that of its consumer can be
-// known.
-func (c *Consumers) status(ctx context.Context, of Consumer, call *client.CallOf) (is *client.CallStatus) {
-	if c.denied || of.Calls == 0 {
-		return nil
-	}
-	_, _ = c.r.Optional(ctx, AboutConsumers, func(ctx context.Context) error {
-		reply, err := c.r.client.Operations().Consumers(ctx, client.IncludeCalls{call})
-		if err == nil && len(reply.GetCalls()) == 1 {
-			is = reply.GetCalls()[0]
+// Read reads the states of the calls that terminating objects wait for, for Call and BlockedBy: those of the first
+// 10 finalizers of an object, and 500 in all. Of others, BlockedBy says what is known of all calls of a finalizer.
+func (c *Consumers) Read(ctx context.Context, nodes ...*coppicev1.GraphNode) {
+	clear(c.calls)
+	var wanted []*client.CallOf
+	for _, n := range nodes {
+		m := n.GetObject().GetMetadata()
+		if m.GetDeletionTimestamp() == nil {
+			continue
 		}
-		return err
-	})
-	return is
+		of := func(finalizer string) {
+			wanted = append(wanted, &client.CallOf{Resource: n.GetResource(), Uid: m.GetUid(), Finalizer: finalizer})
+		}
+		for i, f := range m.GetFinalizers() {
+			if i < console.Listed && !lifecycle.IsBuiltinFinalizer(f) {
+				of(f)
+			}
+		}
+		if m.GetDeletionGracePeriodSeconds() > 0 {
+			of("")
+		}
+	}
+	for part := range slices.Chunk(wanted[:min(len(wanted), maxCalls)], callsInRequest) {
+		if c.denied {
+			return
+		}
+		ok, err := c.r.Optional(ctx, AboutConsumers, func(ctx context.Context) error {
+			reply, err := c.r.client.Operations().Consumers(ctx, client.IncludeCalls(part))
+			c.denied = errors.Is(err, client.ErrForbidden) || errors.Is(err, client.ErrMethodNotAllowed)
+			if err == nil && len(reply.GetCalls()) == len(part) {
+				for i, of := range part {
+					c.calls[callKey(of.GetUid(), of.GetFinalizer())] = Call{Status: reply.GetCalls()[i], now: c.r.now()}
+				}
+			}
+			return err
+		})
+		if !ok {
+			if err != nil && ctx.Err() == nil {
+				c.r.Missing(AboutConsumers, err)
+			}
+			return
+		}
+	}
 }
 
-// parked reports whether a call is parked; false if that cannot be read.
-func (c *Consumers) parked(ctx context.Context, subject string) bool {
-	var reply *client.ParkedPage
-	ok, err := c.r.Optional(ctx, AboutParked, func(ctx context.Context) (err error) {
-		reply, err = c.r.client.Operations().ListParked(ctx, client.ForSubject(subject), client.Limit(1))
-		return err
-	})
-	if err != nil {
-		c.r.Missing(AboutParked, err)
-	}
-	return ok && len(reply.GetParked()) > 0
+func callKey(uid, finalizer string) string { return uid + " " + finalizer }
+
+// Call returns the call of an external finalizer of an object, or of the agent that has to end it if finalizer is
+// empty, as Read has read it.
+func (c *Consumers) Call(n *coppicev1.GraphNode, finalizer string) Call {
+	return c.calls[callKey(n.GetObject().GetMetadata().GetUid(), finalizer)]
 }
+
+// note returns a remark about a call that Read has read, or about its consumer.
+func (c *Consumers) note(n *coppicev1.GraphNode, finalizer string, consumer func() Consumer) string {
+	if call := c.Call(n, finalizer); call.Status != nil {
+		return call.Note()
+	}
+	return consumer().Note()
+}
+
+// blockersNamed is how many finalizers BlockedBy names.
+const blockersNamed = 3
 
 // BlockedBy describes what blocks the removal of a terminating object: finalizers, its
-// agent, or work of Coppice itself. It returns "" if nothing does.
+// agent, or work of Coppice itself. It returns "" if nothing does. Read first.
 func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) string {
 	m := n.GetObject().GetMetadata()
 	var by []string
@@ -323,7 +357,10 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 		case lifecycle.FinalizerProtection:
 			waits = "removes the protection that it gives"
 		default:
-			by = append(by, f+c.Finalizer(ctx, f).Note())
+			if len(by) < blockersNamed {
+				f += c.note(n, f, func() Consumer { return c.Finalizer(ctx, f) })
+			}
+			by = append(by, f)
 		}
 	}
 	if m.GetDeletionGracePeriodSeconds() > 0 {
@@ -331,7 +368,7 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 	}
 	switch {
 	case len(by) > 0:
-		return "blocked by " + console.Short(by, 3)
+		return "blocked by " + console.Short(by, blockersNamed)
 	case waits != "":
 		return waits
 	}
@@ -342,7 +379,7 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 func (c *Consumers) agentUntil(ctx context.Context, n *coppicev1.GraphNode) string {
 	agent := "its agent"
 	if k, ok := c.r.Kinds.Of(n.GetObject().GetApiVersion(), n.GetObject().GetKind()); ok {
-		agent += c.Agent(ctx, client.ResourceOf(k)).Note()
+		agent += c.note(n, "", func() Consumer { return c.Agent(ctx, client.ResourceOf(k)) })
 	}
 	return agent + " until " + console.Clock(n.GetObject().GetMetadata().GetDeletionTimestamp().AsTime(), c.r.now())
 }

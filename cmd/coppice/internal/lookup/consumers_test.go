@@ -2,6 +2,7 @@ package lookup_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -113,22 +114,64 @@ func TestBlockedBy(t *testing.T) {
 func TestCallText(t *testing.T) {
 	t.Parallel()
 	realm, r, _ := lookuptest.New(t)
-	pods, _ := r.Kinds.Of("v1", "Pod")
 	c := r.Consumers()
-	if got := c.FinalizerCall(t.Context(), pods, "u", bucket).Text(); got != "no consumer: no program asks for its calls" {
-		t.Errorf("without a consumer: %q", got)
-	}
-	realm.Parked[lookuptest.FinalizerSubject("pods", "u", bucket)] = true
-	if got := c.FinalizerCall(t.Context(), pods, "u", bucket).Text(); got != "the call kept failing and is parked: see 'coppice parked'" {
-		t.Errorf("parked: %q", got)
-	}
-	realm.Consumers["pods"] = &client.ConsumerState{Exists: true, Process: "node-1", Unacknowledged: 2}
-	if got := c.AgentCall(t.Context(), pods, "u").Text(); got != "answered by node-1, which is busy: 2 calls to do" {
-		t.Errorf("a busy agent: %q", got)
+	ends := timestamppb.Now()
+	n := &coppicev1.GraphNode{Resource: "pods", Object: &client.Object{Metadata: &client.ObjectMeta{
+		Uid: "u", DeletionTimestamp: ends, DeletionGracePeriodSeconds: new(int64(30)), Finalizers: []string{bucket, lifecycle.FinalizerOrphan},
+	}}}
+	long := strings.Repeat("é", 100)
+	for _, tc := range []struct {
+		is         *client.CallStatus
+		text, note string
+	}{
+		{nil, "no consumer: no program asks for its calls", " (no consumer)"},
+		{
+			&client.CallStatus{State: coppicev1.CallState_CALL_STATE_PARKED, Attempts: 5, LastError: "no \x1bbucket", Process: "node-1"},
+			"parked after 5 attempts: no ?bucket; see 'coppice parked'", " (parked after 5 attempts: no ?bucket)",
+		},
+		{&client.CallStatus{State: coppicev1.CallState_CALL_STATE_QUEUED, Process: "node-1"}, "waiting in the queue; program node-1", " (waiting in the queue)"},
+		{
+			&client.CallStatus{State: coppicev1.CallState_CALL_STATE_FAILED, Failures: 2, LastError: long},
+			"failed 2 times: " + long, " (failed 2 times: " + strings.Repeat("é", 80) + "…)",
+		},
+		{&client.CallStatus{State: coppicev1.CallState_CALL_STATE_WORKING}, "working", " (working)"},
+		{&client.CallStatus{}, "unknown: the state of the call could not be read", ""},
+	} {
+		for _, finalizer := range []string{bucket, ""} {
+			realm.Calls["u "+finalizer] = tc.is
+			c.Read(t.Context(), n)
+			if got := c.Call(n, finalizer); got.Text() != tc.text || got.Note() != tc.note {
+				t.Errorf("%v of %q: %q, %q, want %q, %q", tc.is, finalizer, got.Text(), got.Note(), tc.text, tc.note)
+			}
+		}
 	}
 	realm.Err = client.ErrServiceUnavailable
-	if got := r.Consumers().AgentCall(t.Context(), pods, "u").Text(); got != "unknown: the state of its consumer could not be read" {
+	c.Read(t.Context(), n)
+	if got := c.Call(n, "").Text(); got != "unknown: the state of the call could not be read" {
 		t.Errorf("unseen: %q", got)
+	}
+}
+
+// The states of many calls are read in few requests, and those of very many are not.
+func TestReadCalls(t *testing.T) {
+	t.Parallel()
+	realm, r, _ := lookuptest.New(t)
+	c := r.Consumers()
+	var nodes []*coppicev1.GraphNode
+	for i := range 600 {
+		nodes = append(nodes, &coppicev1.GraphNode{Resource: "pods", Object: &client.Object{Metadata: &client.ObjectMeta{
+			Uid: fmt.Sprint(i), DeletionTimestamp: timestamppb.Now(), Finalizers: []string{bucket},
+		}}})
+		realm.Calls[fmt.Sprint(i, " ", bucket)] = &client.CallStatus{State: coppicev1.CallState_CALL_STATE_QUEUED}
+	}
+	c.Read(t.Context(), nodes...)
+	if realm.Asked != 5 {
+		t.Errorf("%d requests for 600 calls, want 5 for 500", realm.Asked)
+	}
+	for i, want := range map[int]string{0: "waiting in the queue", 499: "waiting in the queue", 500: "no consumer"} {
+		if got := c.BlockedBy(t.Context(), nodes[i]); got != "blocked by "+bucket+" ("+want+")" {
+			t.Errorf("object %d: %q, want %s", i, got, want)
+		}
 	}
 }
 

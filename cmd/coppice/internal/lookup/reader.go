@@ -56,7 +56,6 @@ const (
 	AboutWarnings  = "warnings"
 	AboutEvents    = "events"
 	AboutConsumers = "consumers of finalizers and agents"
-	AboutParked    = "parked work"
 	AboutOwners    = "owners outside the namespace"
 	AboutUsers     = "users outside the namespace"
 	AboutBlockers  = "dependents that block the deletion"

@@ -1,6 +1,10 @@
 package tree
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -19,6 +23,13 @@ type Family struct {
 // NewFamily returns a family without objects.
 func NewFamily() *Family {
 	return &Family{Nodes: map[string]*coppicev1.GraphNode{}, Below: map[string][]string{}}
+}
+
+// List returns the objects, ordered by key and uid.
+func (f *Family) List() []*coppicev1.GraphNode {
+	return slices.SortedFunc(maps.Values(f.Nodes), func(a, b *coppicev1.GraphNode) int {
+		return cmp.Or(cmp.Compare(KeyOfNode(a), KeyOfNode(b)), cmp.Compare(UIDOf(a), UIDOf(b)))
+	})
 }
 
 // Add adds an object, once.

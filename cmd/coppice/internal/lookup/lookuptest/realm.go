@@ -13,7 +13,6 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/fake"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -25,8 +24,8 @@ type Fake struct {
 	Commits []client.LogCommit
 	// Consumers are the states of consumers, by finalizer or by the resource of an agent.
 	Consumers map[string]*client.ConsumerState
-	// Parked has the subjects of parked work.
-	Parked map[string]bool
+	// Calls has the states of calls, by uid and finalizer, joined by a blank. Others wait for a program.
+	Calls map[string]*client.CallStatus
 	// Warned are the warnings, about any object.
 	Warned []client.Warning
 	// Err, if set, is the error of every call for the log, warnings, consumers and parked work.
@@ -39,7 +38,7 @@ type Fake struct {
 // the notes that the reader prints.
 func New(tb testing.TB) (*Fake, *lookup.Reader, *bytes.Buffer) {
 	tb.Helper()
-	r := &Fake{Client: fake.New(), Consumers: map[string]*client.ConsumerState{}, Parked: map[string]bool{}}
+	r := &Fake{Client: fake.New(), Consumers: map[string]*client.ConsumerState{}, Calls: map[string]*client.CallStatus{}}
 	kinds, err := r.Kinds(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
@@ -162,22 +161,12 @@ func (o operations) Consumers(_ context.Context, opts ...client.ConsumersOption)
 		}
 		reply.Consumers = append(reply.Consumers, state)
 	}
-	return reply, o.realm.Err
-}
-
-func (o operations) ListParked(_ context.Context, opts ...client.ParkedOption) (*client.ParkedPage, error) {
-	var which client.ParkedOptions
-	for _, opt := range opts {
-		opt.ApplyToParked(&which)
-	}
-	reply := &client.ParkedPage{}
-	if o.realm.Parked[which.Subject] {
-		reply.Parked = append(reply.Parked, &coppicev1.ParkedWork{})
+	for _, c := range which.Calls {
+		is := o.realm.Calls[c.GetUid()+" "+c.GetFinalizer()]
+		if is == nil {
+			is = &client.CallStatus{State: coppicev1.CallState_CALL_STATE_NO_CONSUMER}
+		}
+		reply.Calls = append(reply.Calls, is)
 	}
 	return reply, o.realm.Err
-}
-
-// FinalizerSubject is the subject of the call of a finalizer of a core resource in the realm.
-func FinalizerSubject(plural, id, finalizer string) string {
-	return bus.Finalize{Realm: "default", Plural: plural, UID: id, Finalizer: finalizer}.Subject()
 }
