@@ -43,3 +43,26 @@ func TestCallOfProgramThatIsGone(t *testing.T) {
 		t.Errorf("the program is gone: %+v, %v", is, err)
 	}
 }
+
+// What warnings about stuck objects ask NATS for is bounded in number and in time.
+func TestStuckCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	c := &stuckCalls{now: func() time.Time { return now }}
+	for n := range maxStuckCalls {
+		if left := c.take(); left != maxStuckTime {
+			t.Fatalf("call %d may take %v, want %v", n, left, maxStuckTime)
+		}
+	}
+	if left := c.take(); left > 0 {
+		t.Errorf("call %d may take %v, want none", maxStuckCalls, left)
+	}
+	now = now.Add(stuckWindow)
+	if left := c.take(); left != maxStuckTime {
+		t.Errorf("in the next window a call may take %v, want %v", left, maxStuckTime)
+	}
+	c.spend(maxStuckTime)
+	if left := c.take(); left > 0 {
+		t.Errorf("a call may take %v after all the time was spent, want none", left)
+	}
+}
