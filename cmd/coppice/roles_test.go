@@ -6,14 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
@@ -46,6 +49,27 @@ func TestRoles(t *testing.T) {
 	for _, accounts := range []bool{false, true} {
 		t.Run(fmt.Sprintf("accounts=%t", accounts), func(t *testing.T) { testRoles(t, accounts) })
 	}
+}
+
+// Every command runs under every role in TestRoles, unless it is one for files or services.
+func TestRoleCommandsAreComplete(t *testing.T) {
+	t.Parallel()
+	begins := func(line, command string) bool { return line == command || strings.HasPrefix(line, command+" ") }
+	all := roleCommands(t.TempDir())
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, s := range c.Commands() {
+			walk(s)
+		}
+		path := strings.TrimPrefix(c.CommandPath(), "coppice ")
+		if c.HasSubCommands() || !c.Runnable() || slices.ContainsFunc(noRoleCommands, func(no string) bool { return begins(path, no) }) {
+			return
+		}
+		if !slices.ContainsFunc(all, func(r roleCommand) bool { return begins(r.args, path) }) {
+			t.Errorf("coppice %s is run under no role: add it to roleCommands", path)
+		}
+	}
+	walk(newRoot(strings.NewReader(""), io.Discard, io.Discard))
 }
 
 // roles runs commands under roles.
@@ -196,7 +220,9 @@ func (r *roles) check(role string, c *roleCommand) {
 	if c.endless {
 		until = want
 	}
+	begun := time.Now()
 	stdout, stderr, err := r.run(role, "", until, args)
+	t.Logf("%5d ms  %-12s coppice %s", time.Since(begun).Milliseconds(), role, args)
 	said := stderr
 	if err != nil {
 		said += err.Error()

@@ -71,9 +71,14 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 	log.Info("start", "version", version())
 	defer log.Info("stopped")
 	var serving atomic.Pointer[service] // nil until NATS is there
+	var waits atomic.Pointer[error]     // why it is not
+	a.dial.Waits = func(err error) { waits.Store(&err) }
 	ready := func() error {
 		if s := serving.Load(); s != nil {
 			return (*s).Ready()
+		}
+		if err := waits.Load(); err != nil {
+			return fmt.Errorf("waiting for NATS at %s: %w", a.dial.Server, *err)
 		}
 		return fmt.Errorf("waiting for NATS at %s", a.dial.Server)
 	}

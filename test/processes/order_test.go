@@ -3,10 +3,17 @@
 package processes_test
 
 import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 // Services that start before NATS, its streams and each other wait, report what they wait
@@ -62,10 +69,71 @@ func TestProcessesAnyOrder(t *testing.T) {
 		})
 	}
 
+	// NATS ends, as when its host restarts, and comes back.
+	server.terminate()
+	services := []*service{graph, scanner, processor, finalizers}
+	for _, s := range services {
+		s.becomes("not connected to NATS")
+	}
+	server = d.nats()
+	for _, s := range services {
+		s.ready()
+	}
+	c := d.application()
+	d.create(c, pods, object("again", d.create(c, deployments, object("again"))[0]))
+	d.remove(c, deployments, "again", "Background")
+	testkit.WaitFor(t, d.ctx, "a cascade after the restart of NATS", func() bool {
+		_, err := c.Resource(pods, namespace).Get(d.ctx, "again")
+		return errors.Is(err, client.ErrNotFound)
+	})
+
 	// NATS ends first: the services must not wait for it when they stop.
 	server.terminate()
-	for _, s := range []*service{graph, scanner, processor, finalizers} {
+	for _, s := range services {
 		s.terminate()
+	}
+}
+
+// A service that cannot agree with the NATS server on TLS waits, and says why.
+func TestProcessesTLSMismatch(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	d.nats()
+	for _, role := range []string{bus.RoleGraph, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner} {
+		args := []string{role, "--server", strings.Replace(d.url(), "nats://", "tls://", 1), "--user", role}
+		if role == bus.RoleGraph {
+			args = append(args, "--data", filepath.Join(d.dir, "graph"))
+		}
+		s := start(t, d.ctx, d.dir, "tls-"+role, d.environment(password(role)), program("coppice"), args...).serving()
+		s.becomes("secure connection not available")
+		s.says("secure connection not available")
+		s.terminate()
+	}
+}
+
+// A connection that is half open, as behind a firewall that has forgotten it, is noticed: nothing answers on it, and
+// nothing closes it.
+func TestHalfOpenConnection(t *testing.T) {
+	nightly.Test(t, nightly.Minutes)
+	d := newDeployment(t)
+	server := d.nats()
+	services := []*service{d.graph(), d.service(bus.RoleProcessor), d.service(bus.RoleFinalizers), d.service(bus.RoleScanner)}
+	for _, s := range services {
+		s.ready()
+	}
+	server.signal(syscall.SIGSTOP)
+	begun := time.Now()
+	for _, s := range services {
+		s.becomes("not connected to NATS")
+	}
+	took := time.Since(begun)
+	t.Logf("noticed after %v", took)
+	if took > 30*time.Second {
+		t.Errorf("a half-open connection was noticed after %v, want 30 s at most", took)
+	}
+	server.signal(syscall.SIGCONT)
+	for _, s := range services {
+		s.ready()
 	}
 }
 

@@ -173,6 +173,16 @@ func (s *service) waiting(what string) {
 	})
 }
 
+// becomes waits until the service, which may have been ready, reports what it waits for.
+func (s *service) becomes(what string) {
+	s.t.Helper()
+	testkit.WaitFor(s.t, s.ctx, s.name+" to be no longer ready: "+what, func() bool {
+		status, body := s.get("/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, what)
+	})
+	s.alive()
+}
+
 // ready waits until the service is ready.
 func (s *service) ready() {
 	s.t.Helper()

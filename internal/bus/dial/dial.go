@@ -41,7 +41,22 @@ type Config struct {
 	// as the graph service requires.
 	Actor string
 
+	// Waits, if it is not nil, is called with the reason while Service waits for a server.
+	Waits func(error)
+
 	sets []*pflag.FlagSet
+}
+
+// A server that does not answer pings for 3 intervals is lost: 24 s, since the operating system may report a half-open
+// connection after many minutes.
+const (
+	pingInterval = 8 * time.Second
+	maxPings     = 2
+)
+
+// watched are the options of a connection that notices within 30 s that it is half open.
+func watched(opts []nats.Option) []nats.Option {
+	return append([]nats.Option{nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings)}, opts...)
 }
 
 // DefaultURL is the address of NATS if neither a flag nor the environment has one.
@@ -222,7 +237,7 @@ func (c *Config) Client(name string) (*nats.Conn, error) {
 		return nil, err
 	}
 	opts = append([]nats.Option{nats.Name(name), nats.Timeout(c.Timeout), nats.MaxReconnects(-1)}, opts...)
-	nc, err := nats.Connect(url, opts...)
+	nc, err := nats.Connect(url, watched(opts)...)
 	if err != nil {
 		return nil, explain(url, err)
 	}
@@ -248,11 +263,19 @@ func (c *Config) Service(ctx context.Context, name string, log *slog.Logger) (*n
 	if err != nil {
 		return nil, err
 	}
-	return Service(ctx, url, name, log, opts...)
+	waits := c.Waits
+	if waits == nil {
+		waits = func(error) {}
+	}
+	return connect(ctx, url, name, log, waits, opts)
 }
 
 // Service is Config.Service for options that are known.
 func Service(ctx context.Context, url, name string, log *slog.Logger, opts ...nats.Option) (*nats.Conn, error) {
+	return connect(ctx, url, name, log, func(error) {}, opts)
+}
+
+func connect(ctx context.Context, url, name string, log *slog.Logger, waits func(error), opts []nats.Option) (*nats.Conn, error) {
 	var failure atomic.Pointer[string] // why it cannot reconnect
 	opts = append([]nats.Option{
 		nats.Name(name),
@@ -283,18 +306,19 @@ func Service(ctx context.Context, url, name string, log *slog.Logger, opts ...na
 			log.Error("NATS", "subject", subject, "error", err)
 		}),
 	}, opts...)
-	said := false
+	said := ""
 	for {
-		nc, err := nats.Connect(url, opts...)
+		nc, err := nats.Connect(url, watched(opts)...)
 		if err == nil {
 			return nc, nil
 		}
 		if errors.Is(err, nats.ErrAuthorization) || strings.Contains(strings.ToLower(err.Error()), "authorization violation") {
 			return nil, explain(url, err)
 		}
-		if !said {
+		waits(err)
+		if said != err.Error() { // once, however often it is tried
+			said = err.Error()
 			log.Info("waiting for NATS", "server", url, "error", err)
-			said = true
 		}
 		select {
 		case <-ctx.Done():

@@ -116,6 +116,9 @@ func TestPassword(t *testing.T) {
 	if inbox := nc.NewRespInbox(); !strings.HasPrefix(inbox, "_INBOX.ana.") {
 		t.Errorf("replies come to %s, want a private inbox", inbox)
 	}
+	if o := nc.Opts; o.PingInterval*time.Duration(o.MaxPingsOut+1) > 30*time.Second {
+		t.Errorf("a half-open connection is noticed after %d pings, %v apart; want within 30 s", o.MaxPingsOut+1, o.PingInterval)
+	}
 	t.Setenv("NATS_URL", url)
 	t.Setenv("NATS_USER", "ana")
 	t.Setenv("NATS_PASSWORD", "secret")
