@@ -104,7 +104,25 @@ func (d *description) status(ctx context.Context) string {
 	if m.GetDeletionTimestamp() == nil {
 		return printing.StatusOf(d.o)
 	}
-	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + console.Prefixed("; ", d.Consumers.BlockedBy(ctx, d.node))
+	return "Terminating since " + d.since(d.began(ctx)) + console.Prefixed("; ", d.Consumers.BlockedBy(ctx, d.node))
+}
+
+// began returns when the deletion began: the time of its event, if the log can be read and has it.
+func (d *description) began(ctx context.Context) time.Time {
+	m := d.o.GetMetadata()
+	began := printing.DeletionBegan(m)
+	_, _ = d.Reader.Optional(ctx, lookup.AboutEvents, func(ctx context.Context) error { // events reports an error
+		h, err := d.Reader.History(ctx)
+		if err != nil {
+			return err
+		}
+		mark, err := h.Marked(ctx, m.GetUid())
+		if mark != nil {
+			began = mark.Time
+		}
+		return err
+	})
+	return began
 }
 
 // conditions has a row for each condition that is derived from what is known now.

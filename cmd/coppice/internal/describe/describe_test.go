@@ -3,6 +3,7 @@ package describe_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -117,8 +118,6 @@ func TestDescribeStates(t *testing.T) {
 	}
 }
 
-// A user who may not read events sees the object, and a note. Any other error is the
-// value of the field.
 // Of many finalizers the first are listed, and the others counted.
 func TestDescribeManyFinalizers(t *testing.T) {
 	t.Parallel()
@@ -135,6 +134,41 @@ func TestDescribeManyFinalizers(t *testing.T) {
 	}
 }
 
+// A deletion with a grace period began that much before deletionTimestamp, which lies in the
+// future. If the grace period was shortened to less than what had passed, the log knows when.
+func TestDescribeGracefulDeletion(t *testing.T) {
+	t.Parallel()
+	realm, r, _ := lookuptest.New(t)
+	pods := realm.Resource(client.Resource{Plural: "pods"}, "shop")
+	pod, err := pods.Create(t.Context(), &client.Object{Metadata: &client.ObjectMeta{Name: "ends", Finalizers: []string{bucket}}, Spec: []byte(`{"nodeName": "n1"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	realm.Delete(t, "pods", "ends", client.GracePeriod(time.Hour))
+	later := lookup.New(realm, r.Kinds, io.Discard, time.Minute, func() time.Time { return time.Now().Add(4*time.Hour + time.Minute) })
+	if got := text(t, realm, later, "pods", "ends"); !strings.Contains(got, "\nStatus:      Terminating since TIME (4h1m ago); ") {
+		t.Errorf("described\n%s", got)
+	}
+	realm.Delete(t, "pods", "ends", client.GracePeriod(0))
+	mark := func(revision uint64, at time.Time) {
+		realm.Commit(&client.Commit{
+			FirstRevision: revision, Time: at.UnixMicro(), Commands: []*coppicev1.Command{{Actor: "ana", Verb: "delete"}},
+			Resources: []string{"pods"}, Namespaces: []string{"shop"},
+			Events: []*coppicev1.Event{{
+				Reason: coppicev1.Reason_REASON_REQUESTED,
+				Event:  &coppicev1.Event_DeletionMarked{DeletionMarked: &coppicev1.DeletionMarked{Object: lookuptest.Of(pod), Finalizers: []string{bucket}}},
+			}},
+		})
+	}
+	mark(1, time.Now().Add(-3*time.Hour-time.Minute))
+	mark(2, time.Now())
+	if got := text(t, realm, r, "pods", "ends"); !strings.Contains(got, "\nStatus:      Terminating since TIME (3h1m ago); ") {
+		t.Errorf("described\n%s", got)
+	}
+}
+
+// A user who may not read events sees the object, and a note. Any other error is the
+// value of the field.
 func TestDescribeWithoutEvents(t *testing.T) {
 	t.Parallel()
 	realm, r, notes := lookuptest.New(t)

@@ -77,7 +77,7 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 	}
 	if m.GetDeletionTimestamp() != nil {
 		e.State = Terminating
-		since := m.GetDeletionTimestamp().AsTime().Add(-time.Duration(m.GetDeletionGracePeriodSeconds()) * time.Second)
+		since := printing.DeletionBegan(m)
 		e.Since = &since
 		e.marked(ctx)
 	}

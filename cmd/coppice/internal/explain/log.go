@@ -62,21 +62,15 @@ func (e *explainer) skippedIn(h *history.History) {
 	e.Skipped = e.Skipped[:min(len(e.Skipped), history.MaxSkipped)]
 }
 
-// maxMarks is the maximum number of marks that are read: a repeated DELETE may add one.
-const maxMarks = 10
-
 // marked finds out since when the object is being deleted, and why. Both are optional.
 func (e *explainer) marked(ctx context.Context) {
 	e.fromLog(ctx, func(ctx context.Context, h *history.History) error {
-		found, _, err := h.Tail(ctx, maxMarks, history.RecentCommits, client.LogOptions{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
-			return ev.UID == e.UID && ev.Type == "DeletionMarked"
-		})
-		if err != nil || len(found) == 0 {
+		first, err := h.Marked(ctx, e.UID)
+		if err != nil || first == nil {
 			return err
 		}
-		first := found[0] // later ones changed it
 		e.Since, e.mark = &first.Time, first.Revision
-		return e.causes(ctx, h, first) // causes that were found before an error are kept
+		return e.causes(ctx, h, *first) // causes that were found before an error are kept
 	})
 }
 

@@ -170,6 +170,21 @@ func (h *History) Tail(ctx context.Context, events, commits int, about client.Lo
 	return found, high == 0, nil
 }
 
+// maxMarks is the maximum number of marks that Marked reads: a repeated DELETE may add one.
+const maxMarks = 10
+
+// Marked returns the event that began the deletion of the terminating object with a uid: the first of its last
+// maxMarks marks, because later ones only change the deletion. It returns nil if none is in the last RecentCommits commits.
+func (h *History) Marked(ctx context.Context, uid string) (*client.LogEvent, error) {
+	found, _, err := h.Tail(ctx, maxMarks, RecentCommits, client.LogOptions{UIDs: []string{uid}}, func(e *client.LogEvent) bool {
+		return e.UID == uid && e.Type == "DeletionMarked"
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
 // chunk returns the events of some commits that match, and skipped messages that match.
 func (h *History) chunk(ctx context.Context, of client.LogOptions, match func(*client.LogEvent) bool) (matching []client.LogEvent, err error) {
 	of.Skipped = true

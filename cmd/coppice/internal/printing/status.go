@@ -43,6 +43,13 @@ func statusOf(o *coppicev1.Object, finalizer func(name string) string) string {
 	return "Terminating (" + console.Short(by, console.Listed) + ")"
 }
 
+// DeletionBegan returns when the deletion of a terminating object began: deletionTimestamp without the
+// grace period, which deletionTimestamp includes. If a DELETE has shortened the grace period to less
+// than what had passed, it returns the time of that DELETE, at most 1 s earlier.
+func DeletionBegan(m *coppicev1.ObjectMeta) time.Time {
+	return m.GetDeletionTimestamp().AsTime().Add(-time.Duration(m.GetDeletionGracePeriodSeconds()) * time.Second)
+}
+
 // ProtectedBy says who protects an object, and why: "ana: production"; "" if it is not protected.
 func ProtectedBy(p *coppicev1.Protection) string {
 	var said []string
