@@ -98,8 +98,7 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 			if seen[uid] || !blocksDeletion(d, n) && !delaysUnmarked(d, n) {
 				continue
 			}
-			waits := d.GetObject().GetMetadata().GetDeletionTimestamp() != nil && !lookup.External(d) && d.GetBlockingDependents() > 0
-			if waits {
+			if waiting(d) && !lookup.External(d) && d.GetBlockingDependents() > 0 {
 				visit(d)
 				continue
 			}
@@ -114,6 +113,12 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 	}
 	slices.SortFunc(e.Dependents.Blockers, func(a, b Blocker) int { return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.UID, b.UID)) })
 	return nil
+}
+
+// waiting reports whether an object is being deleted in the foreground: no other deletion waits for dependents.
+func waiting(n *coppicev1.GraphNode) bool {
+	m := n.GetObject().GetMetadata()
+	return m.GetDeletionTimestamp() != nil && slices.Contains(m.GetFinalizers(), lifecycle.FinalizerForeground)
 }
 
 // blocksDeletion reports whether a dependent blocks its owner's deletion in

@@ -112,7 +112,7 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 		ends := time.UnixMicro(n.GetImportEnds()).UTC()
 		e.ImportEnds = &ends
 	}
-	if e.State == Terminating && (n.GetBlockingDependents() > 0 || e.Dependents.Unmarked > 0) {
+	if waiting(n) && (n.GetBlockingDependents() > 0 || e.Dependents.Unmarked > 0) {
 		ok, err := e.Optional(ctx, lookup.AboutBlockers, func(ctx context.Context) error { return e.blockers(ctx, n) })
 		if err != nil {
 			return err

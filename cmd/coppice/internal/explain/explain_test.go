@@ -148,11 +148,33 @@ Causes:
 	}
 }
 
+// Only a deletion in the foreground waits for dependents: an object that was deleted in the background waits for its
+// own finalizers alone, also as a dependent of an object that is deleted in the foreground.
+func TestBackground(t *testing.T) {
+	t.Parallel()
+	realm, r, _ := lookuptest.New(t)
+	web := realm.Create(t, "deployments.apps", "web", nil)
+	rs := realm.Create(t, "replicasets.apps", "rs", []string{bucket}, web)
+	realm.Create(t, "pods", "a", nil, rs)
+	realm.Delete(t, "replicasets.apps", "rs", client.Background)
+	e, text := explained(t, r, "rs", "rs")
+	if len(e.Dependents.Blockers) > 0 || strings.Contains(text, "Blocked by:") ||
+		!strings.HasPrefix(text, "replicasets.apps/rs is being deleted since TIME and is blocked by example.com/bucket (no consumer)\n") {
+		t.Errorf("explained\n%s", text)
+	}
+	realm.Delete(t, "deployments.apps", "web", client.Foreground)
+	e, text = explained(t, r, "deploy", "web")
+	if len(e.Dependents.Blockers) != 1 || e.Dependents.Blockers[0].Object != "replicasets.apps/rs" {
+		t.Errorf("explained\n%s", text)
+	}
+}
+
 // Dependents that were created after the mark are counted by actor.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	realm, r, _ := lookuptest.New(t)
-	web := realm.Create(t, "deployments.apps", "web", []string{bucket})
+	web := realm.Create(t, "deployments.apps", "web", nil)
+	realm.Create(t, "configmaps", "early", []string{bucket}, web)
 	realm.Delete(t, "deployments.apps", "web", client.Foreground)
 	realm.Commit(marked(web, "deployments.apps", 1, 0))
 	late := realm.Create(t, "configmaps", "late", []string{bucket}, web)
