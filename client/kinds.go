@@ -67,12 +67,12 @@ func (ks *Kinds) Of(apiVersion, kind string) (Kind, bool) {
 }
 
 // ResourceName returns the resource of a kind. If the kind is not registered, it returns
-// the kind's name in lower case.
+// the kind's name in lower case, with the group: "bucket.storage.example.com".
 func (ks *Kinds) ResourceName(apiVersion, kind string) string {
 	if k, ok := ks.Of(apiVersion, kind); ok {
 		return k.Resource()
 	}
-	return strings.ToLower(kind)
+	return Kind{Group: api.GroupOf(apiVersion), Plural: strings.ToLower(kind)}.Resource()
 }
 
 // Find returns the kind that a person names: by its plural, its singular, its kind or a

@@ -148,7 +148,7 @@ func TestKinds(t *testing.T) {
 	if k, ok := kinds.Of("apps/v1", "Deployment"); !ok || !k.Namespaced() || kinds.ResourceName("apps/v1", "Deployment") != "deployments.apps" {
 		t.Errorf("Deployment is %+v, %t", k, ok)
 	}
-	if _, ok := kinds.Of("v1", "Deployment"); ok || kinds.ResourceName("v1", "Widget") != "widget" {
+	if _, ok := kinds.Of("v1", "Deployment"); ok || kinds.ResourceName("v1", "Widget") != "widget" || kinds.ResourceName("example.com/v1", "Widget") != "widget.example.com" {
 		t.Error("the group does not matter")
 	}
 }

@@ -3895,7 +3895,7 @@ type PlanBlocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What blocks.
 	Type PlanBlocker_Type `protobuf:"varint,1,opt,name=type,proto3,enum=coppice.v1.PlanBlocker_Type" json:"type,omitempty"`
-	// The finalizer, or the unknown owner as "Deployment/web".
+	// The finalizer, or the unknown owner as "deployments.apps/web".
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Unix microseconds: when an unknown owner becomes dangling, or the contents of a namespace
 	// do not wait for its Pods any more; zero if that is not known.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/planname"
@@ -286,7 +287,7 @@ func (r *run) conclude(o *Object) {
 		for i := range n.Owners {
 			ref := &n.Owners[i]
 			if c := of.Classify(ref); c.Class == lifecycle.Unknown {
-				o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_OWNER, Name: ref.Kind + "/" + ref.Name, Owner: ref.UID, Until: c.Until})
+				o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_OWNER, Name: ownerName(r.tx.Kinds(), ref), Owner: ref.UID, Until: c.Until})
 			}
 		}
 	}
@@ -295,6 +296,16 @@ func (r *run) conclude(o *Object) {
 	} else if !n.Terminating() && !n.Protected() { // B6.4
 		o.expiry(r, n)
 	}
+}
+
+// ownerName names an owner: "replicasets.apps/web". A kind that is not registered has its name in lower case in place
+// of its plural.
+func ownerName(kinds *lifecycle.Kinds, r *lifecycle.OwnerReference) string {
+	resource := lifecycle.ResourceName(r.Group(), strings.ToLower(r.Kind))
+	if k := kinds.Of(r.Group(), r.Kind); k != nil {
+		resource = k.Resource()
+	}
+	return resource + "/" + r.Name
 }
 
 // expiry records when an object that stays is deleted because of the time.
