@@ -1,7 +1,9 @@
 package fake
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -168,10 +170,19 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		}
 	}
 	if n.Draining() {
-		for _, o := range g.realm.UIDs() {
-			if lifecycle.Contains(g.realm, n, g.realm.Node(o)) {
+		var contents []*lifecycle.Node
+		for _, u := range g.realm.UIDs() {
+			if o := g.realm.Node(u); lifecycle.Contains(g.realm, n, o) {
 				node.Contents++
+				contents = append(contents, o)
 			}
+		}
+		if requested {
+			slices.SortFunc(contents, func(a, b *lifecycle.Node) int {
+				resource := func(o *lifecycle.Node) string { return g.realm.Kinds().OfNode(o).Resource() }
+				return cmp.Or(cmp.Compare(resource(a), resource(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+			})
+			node.Remaining = lifecycle.Remaining(contents)
 		}
 	}
 	g.reply.Nodes = append(g.reply.Nodes, node)

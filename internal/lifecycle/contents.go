@@ -24,6 +24,30 @@ func IsNamespace(n *Node) bool { return n.Kind == "Namespace" && n.Group() == ""
 // Draining reports whether a container is being deleted, and its contents with it.
 func (n *Node) Draining() bool { return n.Terminating() && n.HasFinalizer(FinalizerContents) }
 
+// MaxRemaining is how many objects Remaining names.
+const MaxRemaining = 10
+
+// Remaining returns the uids of at most MaxRemaining of the contents of a container that is being deleted, so as to say
+// what blocks its removal: first those that wait for an external finalizer or their agent, then others that are being
+// deleted, then the rest, each in the given order.
+func Remaining(contents []*Node) (uids []string) {
+	rank := func(n *Node) int {
+		external := func(f string) bool { return !IsBuiltinFinalizer(f) }
+		switch {
+		case n.Ending(), n.Terminating() && slices.ContainsFunc(n.Finalizers, external):
+			return 0
+		case n.Terminating():
+			return 1
+		}
+		return 2
+	}
+	contents = slices.SortedStableFunc(slices.Values(contents), func(a, b *Node) int { return rank(a) - rank(b) })
+	for _, n := range contents[:min(len(contents), MaxRemaining)] {
+		uids = append(uids, n.UID.String())
+	}
+	return uids
+}
+
 // Contains reports whether n is in the namespace, or of the kind, that c stands for.
 func Contains(v View, c, n *Node) bool {
 	switch {

@@ -2652,6 +2652,11 @@ type GraphNode struct {
 	// For a namespace or a kind that is being deleted: the number of objects that it still
 	// contains, counted up to 1,000.
 	Contents uint32 `protobuf:"varint,7,opt,name=contents,proto3" json:"contents,omitempty"`
+	// The uids of up to 10 of these objects, if the request named the namespace or kind: first those
+	// that wait for an external finalizer or their agent, then others that are being deleted, then the
+	// rest, each in the order of resource, namespace and name. Only the first 1,000 objects that a
+	// reply counts in all of its namespaces and kinds are looked at.
+	Remaining []string `protobuf:"bytes,14,rep,name=remaining,proto3" json:"remaining,omitempty"`
 	// The pending work for this object, if the request named it; absent if there is none.
 	Pending *ObjectWork `protobuf:"bytes,8,opt,name=pending,proto3" json:"pending,omitempty"`
 	// The generation that status.observedGeneration must reach before the built-in
@@ -2767,6 +2772,13 @@ func (x *GraphNode) GetContents() uint32 {
 		return x.Contents
 	}
 	return 0
+}
+
+func (x *GraphNode) GetRemaining() []string {
+	if x != nil {
+		return x.Remaining
+	}
+	return nil
 }
 
 func (x *GraphNode) GetPending() *ObjectWork {
@@ -4864,7 +4876,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x15.coppice.v1.GraphNodeR\x05nodes\x12\x1c\n" +
 	"\ttruncated\x18\x03 \x01(\bR\ttruncated\x12\x14\n" +
-	"\x05total\x18\x04 \x01(\x04R\x05total\"\x89\x06\n" +
+	"\x05total\x18\x04 \x01(\x04R\x05total\"\xa7\x06\n" +
 	"\tGraphNode\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12.\n" +
@@ -4874,7 +4886,8 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"dependents\x12/\n" +
 	"\x13blocking_dependents\x18\x05 \x01(\x04R\x12blockingDependents\x12\x1c\n" +
 	"\trequested\x18\x06 \x01(\bR\trequested\x12\x1a\n" +
-	"\bcontents\x18\a \x01(\rR\bcontents\x120\n" +
+	"\bcontents\x18\a \x01(\rR\bcontents\x12\x1c\n" +
+	"\tremaining\x18\x0e \x03(\tR\tremaining\x120\n" +
 	"\apending\x18\b \x01(\v2\x16.coppice.v1.ObjectWorkR\apending\x12-\n" +
 	"\x12awaited_generation\x18\t \x01(\x03R\x11awaitedGeneration\x12/\n" +
 	"\x13observed_generation\x18\n" +

@@ -43,6 +43,41 @@ func TestContents(t *testing.T) {
 	}
 }
 
+// Of the contents of a container the first 10 are named, those that a program outside of Coppice blocks first.
+func TestRemaining(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	shop := r.Create("namespaces/shop", nil)
+	var list []statetest.Decide
+	for i := range 12 {
+		list = append(list, r.Creation(fmt.Sprintf("configmaps/c-%02d@shop", i), nil))
+	}
+	r.Must(list...)
+	blocked := r.Create("secrets/blocked@shop", &coppicev1.ObjectMeta{Finalizers: []string{"example.com/x"}})
+	marked := r.Create("secrets/waits@shop", &coppicev1.ObjectMeta{Finalizers: []string{"example.com/x"}})
+	r.Delete("namespaces/shop", "")
+	r.Delete("secrets/blocked@shop", "")
+	resolved := func(uids ...uid.UID) *coppicev1.GraphNode {
+		snap := r.Snapshot()
+		defer snap.Close()
+		reply := resolve.Graph(snap, uids, resolve.GraphOptions{Limit: 10, MaxBytes: 1 << 20, Now: r.Clock})
+		return reply.GetNodes()[0]
+	}
+	n := resolved(shop)
+	if n.GetContents() != 14 || len(n.GetRemaining()) != lifecycle.MaxRemaining || n.GetRemaining()[0] != blocked.String() {
+		t.Errorf("%d objects, of which %v remain, want %s first", n.GetContents(), n.GetRemaining(), blocked)
+	}
+	for i, u := range n.GetRemaining()[1:] {
+		if name := resolved(uid.MustParse(u)).GetObject().GetMetadata().GetName(); name != fmt.Sprintf("c-%02d", i) {
+			t.Errorf("%d: %s", i, name)
+		}
+	}
+	r.Delete("secrets/waits@shop", "")
+	if got := resolved(shop).GetRemaining()[:2]; got[0] != blocked.String() || got[1] != marked.String() {
+		t.Errorf("%v remain, want %s and %s first", got, blocked, marked)
+	}
+}
+
 // B2.3: a namespace or a kind that waits for protected objects names them in a condition.
 func TestProtectedCondition(t *testing.T) {
 	t.Parallel()

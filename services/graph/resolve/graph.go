@@ -43,7 +43,8 @@ func Graph(snap *state.Snapshot, uids []uid.UID, o GraphOptions) *coppicev1.Reso
 	return g.reply
 }
 
-// maxContents is where the count of a container's contents stops.
+// maxContents is where the count of a container's contents stops, and the maximum number of objects in containers that
+// are read for one reply.
 const maxContents = 1000
 
 type grapher struct {
@@ -53,6 +54,8 @@ type grapher struct {
 	list  []*lifecycle.Node
 	seen  map[uid.UID]bool
 	bytes int
+	// looked is the number of objects in containers that were read.
+	looked int
 	// unnamed is the number of users that were looked at and that the reply may not have.
 	unnamed int
 }
@@ -150,13 +153,31 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	}
 	g.users(node, n)
 	if n.Draining() {
-		g.snap.Contents(n, state.Content{}, func(state.Content, uid.UID) bool {
+		var read []uid.UID
+		g.snap.Contents(n, state.Content{}, func(_ state.Content, u uid.UID) bool {
 			node.Contents++
+			if requested && g.looked < maxContents {
+				read = append(read, u)
+				g.looked++
+			}
 			return node.Contents < maxContents
 		})
+		node.Remaining = g.remaining(read)
 	}
 	g.bytes += proto.Size(node)
 	g.reply.Nodes = append(g.reply.Nodes, node)
+}
+
+// remaining returns the uids of the objects in a container that say what blocks it.
+func (g *grapher) remaining(uids []uid.UID) []string {
+	g.snap.Prefetch(uids)
+	var contents []*lifecycle.Node
+	for _, u := range uids {
+		if n := g.snap.Node(u); n != nil && g.visible(n) {
+			contents = append(contents, n)
+		}
+	}
+	return lifecycle.Remaining(contents)
 }
 
 // maxUsers is the maximum number of users that a node of a reply names. maxUnnamed is the maximum

@@ -86,6 +86,9 @@ func (d *description) write(ctx context.Context) error {
 		d.Field("Used by", lookup.Users(d.node))
 	}
 	d.Section("Finalizers", d.finalizers(ctx))
+	if rows := lookup.RemainingRows(d.node, d.Consumers.Remaining(ctx, d.node)); len(rows) > 0 {
+		d.Section("Contents", rows)
+	}
 	if m.GetDeletionGracePeriodSeconds() > 0 {
 		d.Field("Agent", d.Consumers.Call(d.node, "").Text())
 	}

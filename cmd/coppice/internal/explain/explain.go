@@ -105,6 +105,8 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 	}
 	e.Protected, e.WaitsForProtected = cmp.Or(n.GetProtectedBy(), printing.ProtectedBy(m.GetProtection())), n.GetProtected()
 	e.finalizersAndAgent(ctx, o, n)
+	e.Contents = e.consumers.Remaining(ctx, n)
+	e.contents = lookup.RemainingRows(n, e.Contents)
 	if n.GetAwaitedGeneration() > n.GetObservedGeneration() {
 		e.Generation = &Generation{n.GetAwaitedGeneration(), n.GetObservedGeneration()}
 	}

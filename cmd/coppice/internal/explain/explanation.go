@@ -32,6 +32,8 @@ type Explanation struct {
 	// Conditions are derived from what is known now, and are not stored.
 	Conditions []Condition `json:"conditions,omitempty"`
 	Dependents *Dependents `json:"dependents,omitempty"`
+	// Contents are the first objects that a terminating namespace or kind still contains, at most 10.
+	Contents []lookup.Remainder `json:"contents,omitempty"`
 	// Uses are the uses of the object, UsedBy the objects that use it, at most 100 of
 	// Users.
 	Uses       []Use       `json:"uses,omitempty"`
@@ -58,6 +60,7 @@ type Explanation struct {
 	Skipped []uint64 `json:"skipped,omitempty"`
 
 	noticeTexts []string
+	contents    [][]string // rows
 }
 
 // Notice is the notice of the object's deletion that an expiry policy has given.

@@ -95,7 +95,7 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 			if n.GetPodsUntil() != 0 {
 				waits = append(waits, "removes its Pods first, until "+console.Clock(time.UnixMicro(n.GetPodsUntil()), e.Now())+" at the latest")
 			}
-			waits = append(waits, "removes what is in it: "+lookup.Left(n))
+			waits = append(waits, "removes what is in it: "+lookup.LeftText(n, e.Contents))
 		default:
 			blockers = append(blockers, f.Name+f.is.Note())
 		}

@@ -67,6 +67,9 @@ func (e *writer) write() {
 		}
 		e.Section("Finalizers", e.finalizerRows())
 	}
+	if len(e.contents) > 0 {
+		e.Section("Contents", e.contents)
+	}
 	e.blockers()
 	if e.Dependents != nil && len(e.Dependents.Late) > 0 {
 		e.Section("Created since it was marked", e.lateRows())

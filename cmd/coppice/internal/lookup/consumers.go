@@ -351,7 +351,7 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 		case lifecycle.FinalizerOrphan:
 			waits = "removes the references of " + console.Count(int(n.GetDependents()), "dependent")
 		case lifecycle.FinalizerContents:
-			waits = "removes what is in it: " + Left(n) + Protected(n)
+			waits = "removes what is in it: " + LeftText(n, c.Remaining(ctx, n)) + Protected(n)
 		case lifecycle.FinalizerInUse:
 			waits = "waits for " + Users(n)
 		case lifecycle.FinalizerProtection:
@@ -439,14 +439,6 @@ func UseRows(n *coppicev1.GraphNode) (rows [][]string) {
 		rows = append(rows, []string{name, state})
 	}
 	return rows
-}
-
-// Left says how many objects a terminating namespace or kind still contains.
-func Left(n *coppicev1.GraphNode) string {
-	if n.GetContents() >= 1000 { // the server counts up to 1000
-		return "1000 objects or more left"
-	}
-	return console.Count(int(n.GetContents()), "object") + " left"
 }
 
 // Protected names the protected objects for which a deletion waits, in the words that continue

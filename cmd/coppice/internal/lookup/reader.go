@@ -58,6 +58,7 @@ const (
 	AboutConsumers = "consumers of finalizers and agents"
 	AboutOwners    = "owners outside the namespace"
 	AboutUsers     = "users outside the namespace"
+	AboutContents  = "objects that a namespace or kind still contains"
 	AboutBlockers  = "dependents that block the deletion"
 	AboutClasses   = "classes of the owner references"
 	AboutImplicit  = "namespaces without a Namespace object"
