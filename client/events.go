@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -23,6 +25,8 @@ type LogEvent struct {
 	UID       string
 	// Actor and Verb identify the command. Note is what the actor noted about it.
 	Actor, Verb, Note string
+	// Command is the id of the command, a UUID; empty if its sender gave none.
+	Command string
 	// Reason says why the event happened, such as REASON_OWNER_ABSENT.
 	Reason coppicev1.Reason
 	// Cause is the revision of the event that caused this one; zero if none did.
@@ -30,7 +34,8 @@ type LogEvent struct {
 	// Detail has the finalizers, owner references or initializers of the event, or what an event
 	// about the realm says.
 	Detail string
-	// References are the owner references that an OwnerReferencesRemoved event removed. An
+	// References are the owner references that an object has after ObjectCreated or ObjectUpdated,
+	// or that an OwnerReferencesRemoved event removed. An OwnerReferencesRemoved
 	// event about several objects has one list for all of them, with the controller and
 	// blockOwnerDeletion of one of the objects: those of the others may differ.
 	References []*OwnerReference
@@ -58,13 +63,18 @@ func (x *expander) event(e *coppicev1.Event) {
 	if i := int(e.GetCommand()); i < len(x.c.GetCommands()) {
 		command := x.c.GetCommands()[i]
 		base.Actor, base.Verb, base.Note = command.GetActor(), command.GetVerb(), command.GetNote()
+		if id, err := uuid.FromBytes(command.GetId()); err == nil {
+			base.Command = id.String()
+		}
 	}
 	switch v := e.GetEvent().(type) {
 	case *coppicev1.Event_Created:
 		base.Detail = initialization(v.Created.GetNode(), v.Created.GetBody())
+		base.References = references(v.Created.GetNode().GetOwners())
 		x.object(base, "ObjectCreated", v.Created.GetNode())
 	case *coppicev1.Event_Updated:
 		base.Detail = initialization(v.Updated.GetNode(), v.Updated.GetBody())
+		base.References = references(v.Updated.GetNode().GetOwners())
 		x.object(base, "ObjectUpdated", v.Updated.GetNode())
 	case *coppicev1.Event_DeletionMarked:
 		base.Detail = detail("finalizers", v.DeletionMarked.GetFinalizers())
@@ -90,6 +100,9 @@ func (x *expander) event(e *coppicev1.Event) {
 }
 
 func references(list []*coppicev1.NodeOwner) []*OwnerReference {
+	if len(list) == 0 {
+		return nil
+	}
 	refs := make([]*OwnerReference, len(list))
 	for i, r := range list {
 		refs[i] = &OwnerReference{

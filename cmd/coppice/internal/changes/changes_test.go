@@ -36,7 +36,7 @@ func TestChangesOf(t *testing.T) {
 		{"added while it is being deleted", nil, Added, 0, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences, o.Metadata.DeletionTimestamp = nil, timestamppb.Now()
 		}, "Terminating (x/a, x/b)"},
-		{"deleted", nil, Deleted, coppicev1.Reason_REASON_OWNER_ABSENT, func(*coppicev1.Object) {}, "none of its owners exists"},
+		{"deleted", nil, Deleted, coppicev1.Reason_REASON_OWNER_ABSENT, func(*coppicev1.Object) {}, "no object matches its owner references"},
 		{"deleted by a client", nil, Deleted, coppicev1.Reason_REASON_REQUESTED, func(*coppicev1.Object) {}, ""},
 		{"marked", nil, Modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
 			o.Metadata.DeletionTimestamp = timestamppb.Now()

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/explain"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup/lookuptest"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -236,6 +237,56 @@ func TestRemoved(t *testing.T) {
 	_, _, err := find(t, r, "cm", "nope")
 	if !errors.Is(err, client.ErrNotFound) || !strings.HasSuffix(err.Error(), "and the last 100000 commits of the log do not mention it") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// An object that went because none of its owner references matched an object names these owners, why they did not
+// count, and the command that gave it the references.
+func TestAbsentOwners(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		owner *coppicev1.Node // with the uid that the reference names; nil for none
+		want  string
+	}{
+		{"never seen", nil, "its owner configmaps/x never existed"},
+		{
+			"in another namespace", &coppicev1.Node{ApiVersion: "v1", Kind: "ConfigMap", Namespace: "there", Name: "x"},
+			"its owner configmaps/x is in namespace there, and an owner must be in the namespace of the object or cluster-scoped",
+		},
+		{
+			"of another name", &coppicev1.Node{ApiVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "y"},
+			"the uid of its owner configmaps/x is that of pods/y (shop)",
+		},
+	} {
+		realm, r, _ := lookuptest.New(t)
+		o := realm.Create(t, "configmaps", "c", nil)
+		realm.Delete(t, "configmaps", "c")
+		owner := uid.Pack(nil, uid.MustParse("owner"))
+		created := func(revision uint64, actor string, n *coppicev1.Node) {
+			realm.Commit(&client.Commit{
+				FirstRevision: revision, Time: time.Now().UnixMicro(), Commands: []*coppicev1.Command{{Actor: actor, Verb: "apply", Id: []byte("0123456789abcdef")}},
+				Events: []*coppicev1.Event{{Reason: coppicev1.Reason_REASON_REQUESTED, Event: &coppicev1.Event_Created{Created: &coppicev1.ObjectCreated{Node: n}}}},
+			})
+		}
+		if tc.owner != nil {
+			tc.owner.Uid = owner
+			created(1, "bob", tc.owner)
+		}
+		created(2, "ana", &coppicev1.Node{
+			Uid: lookuptest.Of(o).GetUids(), ApiVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c",
+			Owners: []*coppicev1.NodeOwner{{ApiVersion: "v1", Kind: "ConfigMap", Name: "x", Uid: owner}},
+		})
+		gone := marked(o, "configmaps", 3, 0)
+		gone.Events[0] = &coppicev1.Event{
+			Reason: coppicev1.Reason_REASON_OWNER_ABSENT, Event: &coppicev1.Event_Deleted{Deleted: &coppicev1.ObjectsDeleted{Objects: lookuptest.Of(o)}},
+		}
+		realm.Commit(gone)
+		_, text := explained(t, r, "cm", "c")
+		want := "configmaps/c was removed at TIME, because " + tc.want + "; ana named it at TIME (apply, command 30313233-3435-3637-3839-616263646566)\n"
+		if !strings.HasPrefix(text, want) {
+			t.Errorf("%s: explained\n%s\nwant\n%s", tc.name, text, want)
+		}
 	}
 }
 

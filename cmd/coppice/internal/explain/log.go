@@ -107,6 +107,16 @@ func (e *explainer) late(ctx context.Context) {
 	}
 }
 
+// absent replaces the last reason, if it is that no object matched the owner references of an object, by what the log
+// knows about these owners.
+func (e *explainer) absent(ctx context.Context, h *history.History, first client.LogEvent) error {
+	said, err := h.Absent(ctx, first, e.Now())
+	if said != "" && len(e.Because) > 0 {
+		e.Because[len(e.Because)-1] = said
+	}
+	return err
+}
+
 // causes follows an event back to the command of a client.
 func (e *explainer) causes(ctx context.Context, h *history.History, last client.LogEvent) (err error) {
 	e.Because, err = history.Because(ctx, last, h.Find)
@@ -117,7 +127,7 @@ func (e *explainer) causes(ctx context.Context, h *history.History, last client.
 		})
 		cause := ev.Cause
 		if cause == 0 || cause >= ev.Revision {
-			break
+			return e.absent(ctx, h, *ev)
 		}
 		ev, err = h.Find(ctx, cause)
 	}

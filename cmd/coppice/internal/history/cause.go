@@ -98,7 +98,7 @@ func phrase(e, cause *client.LogEvent) string {
 	if cause == nil || e.Reason == coppicev1.Reason_REASON_CYCLE {
 		switch e.Reason {
 		case coppicev1.Reason_REASON_OWNER_ABSENT:
-			return "none of its owners exists"
+			return "no object matches its owner references"
 		case coppicev1.Reason_REASON_OWNER_WAITING:
 			return "its owner was deleting in the foreground"
 		case coppicev1.Reason_REASON_OWNER_ORPHANS:

@@ -104,8 +104,8 @@ func TestBecause(t *testing.T) {
 		19: "pods/b was orphaning its dependents, ana deleted pods/a",
 		21: "ana deleted pods/root",
 		22: "pods/child was gone, ana deleted pods/root",
-		23: "none of its owners exists",
-		24: "none of its owners exists",
+		23: "no object matches its owner references",
+		24: "no object matches its owner references",
 		26: "its initialization failed",
 		27: "its initialization failed",
 		28: "pods/failed was gone, its initialization failed",
@@ -136,7 +136,7 @@ func TestPhrase(t *testing.T) {
 		cause  *client.LogEvent
 		want   string
 	}{
-		{reasonAbsent, nil, "none of its owners exists"},
+		{reasonAbsent, nil, "no object matches its owner references"},
 		{reasonWaiting, nil, "its owner was deleting in the foreground"},
 		{reasonOrphans, nil, "its owner was orphaning its dependents"},
 		{reasonRemains, nil, "another owner remains"},
