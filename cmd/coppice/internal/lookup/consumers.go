@@ -278,6 +278,11 @@ const (
 // 10 finalizers of an object, and 500 in all. Of others, BlockedBy says what is known of all calls of a finalizer.
 func (c *Consumers) Read(ctx context.Context, nodes ...*coppicev1.GraphNode) {
 	clear(c.calls)
+	c.read(ctx, nodes)
+}
+
+// read is Read without forgetting the calls that were read before.
+func (c *Consumers) read(ctx context.Context, nodes []*coppicev1.GraphNode) {
 	var wanted []*client.CallOf
 	for _, n := range nodes {
 		m := n.GetObject().GetMetadata()
@@ -296,7 +301,7 @@ func (c *Consumers) Read(ctx context.Context, nodes ...*coppicev1.GraphNode) {
 			of("")
 		}
 	}
-	for part := range slices.Chunk(wanted[:min(len(wanted), maxCalls)], callsInRequest) {
+	for part := range slices.Chunk(wanted[:min(len(wanted), maxCalls-len(c.calls))], callsInRequest) {
 		if c.denied {
 			return
 		}

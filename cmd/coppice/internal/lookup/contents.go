@@ -53,6 +53,7 @@ func (c *Consumers) Remaining(ctx context.Context, n *coppicev1.GraphNode) (list
 		}
 		return nil
 	}
+	c.read(ctx, nodes)
 	for _, d := range nodes {
 		m := d.GetObject().GetMetadata()
 		by := "about to be deleted"
