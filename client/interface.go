@@ -89,7 +89,10 @@ type ResourceClient interface {
 	CreateBatch(ctx context.Context, objects []*Object, opts ...WriteOption) ([]Result, error)
 	// Update replaces an object except its status. If the object has a
 	// resourceVersion or a uid, Update fails with ErrConflict if that has changed. It fails
-	// with ErrNotFound if there is no such object.
+	// with ErrNotFound if there is no such object. External finalizers that the object leaves out
+	// are removed by requests that follow, with the permission for the verb removefinalizer. Those
+	// that the actor may not remove stay, with a warning in Reply; so it is with Patch, Apply and
+	// ImportBatch. If such a request fails, the error says that the object was written.
 	Update(ctx context.Context, object *Object, opts ...WriteOption) (*Object, error)
 	// UpdateBatch updates objects in one request. Limits and results are those of CreateBatch.
 	UpdateBatch(ctx context.Context, objects []*Object, opts ...WriteOption) ([]Result, error)

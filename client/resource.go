@@ -68,6 +68,9 @@ func object(reply *coppicev1.ObjectsReply, into *Reply, err error) (*Object, err
 func (r *resourceClient) write(ctx context.Context, verb string, o WriteOptions, objects ...*Object) (*coppicev1.ObjectsReply, error) {
 	var reply coppicev1.ObjectsReply
 	err := r.c.call(ctx, r.api(verb), true, &coppicev1.ObjectsRequest{Objects: objects, Atomic: o.Atomic, DryRun: o.DryRun}, &reply)
+	if err == nil {
+		err = r.removeKept(ctx, &reply, o.DryRun)
+	}
 	return &reply, err
 }
 
@@ -145,6 +148,9 @@ func (r *resourceClient) Patch(ctx context.Context, name string, patch []byte, o
 	err := r.c.call(ctx, r.api(bus.VerbPatch), true, &coppicev1.PatchRequest{
 		Patches: []*coppicev1.Patch{{Name: name, Patch: patch, Preconditions: preconditions(p.UID, p.ResourceVersion)}}, DryRun: p.DryRun,
 	}, &reply)
+	if err == nil {
+		err = r.removeKept(ctx, &reply, p.DryRun)
+	}
 	return object(&reply, p.Reply, err)
 }
 
@@ -173,6 +179,9 @@ func (r *resourceClient) ImportBatch(ctx context.Context, session string, object
 	err := r.c.call(ctx, r.api(bus.VerbImport), true, &coppicev1.ImportRequest{
 		Session: session, Objects: objects, Close: o.CloseSession, DryRun: o.DryRun,
 	}, &reply)
+	if err == nil {
+		err = r.removeKept(ctx, &reply, o.DryRun)
+	}
 	return batch(&reply, o.Reply, err)
 }
 

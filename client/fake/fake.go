@@ -95,6 +95,7 @@ func rules(r *memrealm.Realm) *lifecycle.Context {
 	ctx := r.Context()
 	ctx.NewUID = uid.New
 	ctx.MaxObject = maxObject
+	ctx.RemovesFinalizers = false // see removeKept
 	return ctx
 }
 

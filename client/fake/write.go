@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/kept"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/memrealm"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -80,6 +83,7 @@ func (r *resourceClient) commit(ctx context.Context, q command) (results []resul
 		all = append(all, out.Events...)
 		results = append(results, q.result(out, realm.Node))
 	}
+	all = append(all, q.removeKept(realm, at, results)...)
 	if q.atomic && !q.dryRun {
 		r.c.realm.Apply(all)
 	}
@@ -116,6 +120,31 @@ func (q *command) result(out *lifecycle.Outcome, node func(uid.UID) *lifecycle.N
 		}
 	}
 	return x
+}
+
+// removeKept removes the external finalizers that objects have kept although the command has left
+// them out, as the SDK does: the fake has no permissions. It returns the events.
+func (q *command) removeKept(realm *memrealm.Realm, at lifecycle.Key, results []result) (events []lifecycle.Event) {
+	for i := range results {
+		x := &results[i]
+		names, others := kept.Finalizers(x.warnings)
+		x.warnings = others
+		m := x.object.GetMetadata()
+		for _, f := range names {
+			at.Name = m.GetName()
+			m.Finalizers = slices.DeleteFunc(m.Finalizers, func(other string) bool { return other == f })
+			out, err := lifecycle.RemoveFinalizer(rules(realm), at, f, preconditions(m.GetUid(), 0))
+			if err != nil { // the object is gone
+				continue
+			}
+			realm.Apply(out.Events)
+			events = append(events, out.Events...)
+			if n := realm.Node(out.Object.UID); n != nil && !q.dryRun {
+				m.ResourceVersion = n.Revision
+			}
+		}
+	}
+	return events
 }
 
 // batch returns the results of a command as those of a batch, and fills into.

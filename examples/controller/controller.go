@@ -51,7 +51,7 @@ func (x *controller) finalize(ctx context.Context, site *client.Object) error {
 	if err := x.files.Delete(m.GetUid()); err != nil {
 		return err
 	}
-	// By an update, which an application may send: only the account of a finalizer has the verb removefinalizer.
+	// The account of nats-config --controller has the permission to remove this finalizer.
 	m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == finalizer })
 	_, err := x.c.Resource(sites, m.GetNamespace()).Update(ctx, site)
 	if errors.Is(err, client.ErrNotFound) {

@@ -15,7 +15,7 @@ const (
 	VerbRestore          = "restore" // creates objects again that were deleted
 	VerbDelete           = "delete"
 	VerbDeleteCollection = "deletecollection"
-	VerbRemoveFinalizer  = "removefinalizer"
+	VerbRemoveFinalizer  = "removefinalizer" // the only permission to remove external finalizers
 	VerbResolve          = "resolve"
 	VerbPlan             = "plan"
 	VerbStatus           = "status"

@@ -22,6 +22,10 @@ type Context struct {
 	Trip func(*Kind, Brake)
 	// Across: the actor has the permission to write uses of objects in other namespaces (B3.10).
 	Across bool
+	// RemovesFinalizers: an update, patch, apply or import removes the external finalizers that it
+	// leaves out. Otherwise the object keeps them, and the reply has a warning. No request of a
+	// client has this: what shows the permission is the subject of removefinalizer.
+	RemovesFinalizers bool
 	// MaxObject is the size of the largest object, in bytes of its protobuf encoding.
 	MaxObject int
 }

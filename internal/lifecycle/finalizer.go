@@ -1,6 +1,11 @@
 package lifecycle
 
 import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/kept"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -53,4 +58,45 @@ func finalized(n *Node, finalizer string) Event {
 		event.Reason, event.Cause = coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision
 	}
 	return event
+}
+
+// keepExternal returns the object that a client sends for one that exists, with the external
+// finalizers that it leaves out, and the warning of these, unless the command may remove them. A finalizer that is kept stands
+// where it stood among those that precede it in the stored object. A client that sends the stored
+// list without one changes nothing.
+func keepExternal(ctx *Context, was *Node, o *coppicev1.Object) (*coppicev1.Object, []string) {
+	if ctx.RemovesFinalizers || was == nil || len(was.Finalizers) == 0 {
+		return o, nil
+	}
+	sent := o.GetMetadata().GetFinalizers()
+	if slices.Equal(sent, was.Finalizers) || len(sent) > maxListed { // most; or the update is refused
+		return o, nil
+	}
+	has := oneOf(sent)
+	list, at := slices.Clone(sent), 0
+	var left []string
+	for _, f := range was.Finalizers {
+		switch {
+		case has(f):
+			if i := slices.Index(list[at:], f); i >= 0 {
+				at += i + 1
+			}
+		case !IsBuiltinFinalizer(f):
+			list = slices.Insert(list, at, f)
+			at++
+			if !slices.Contains(left, f) {
+				left = append(left, f)
+			}
+		}
+	}
+	if left == nil {
+		return o, nil
+	}
+	meta := proto.CloneOf(o.GetMetadata()) // the request may be decided again
+	if meta == nil {
+		meta = &coppicev1.ObjectMeta{}
+	}
+	meta.Finalizers = list
+	o = &coppicev1.Object{ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: meta, Spec: o.GetSpec(), Status: o.GetStatus(), Extra: o.GetExtra()}
+	return o, []string{kept.Warning(left)}
 }

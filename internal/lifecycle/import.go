@@ -25,15 +25,21 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		meta = &coppicev1.ObjectMeta{}
 	}
 	u, causes := validateImported(meta)
-	causes = append(validateKey(at, meta), causes...)
-	owners, warnings := dedupOwners(meta.GetOwnerReferences())
-	causes = append(causes, validateMeta(meta, owners)...)
-	causes = append(causes, validateImportedInitializers(at, meta)...)
-	causes = append(causes, validateExpiry(at, meta)...)
 	var was *Node
 	if u != "" {
 		was = ctx.Node(u)
 	}
+	var keeps []string
+	if was != nil && (meta.GetDeletionTimestamp() != nil || !was.Terminating()) { // otherwise all are kept: see reimport
+		o, keeps = keepExternal(ctx, was, o)
+		meta = o.GetMetadata()
+	}
+	causes = append(validateKey(at, meta), causes...)
+	owners, warnings := dedupOwners(meta.GetOwnerReferences())
+	warnings = append(keeps, warnings...)
+	causes = append(causes, validateMeta(meta, owners)...)
+	causes = append(causes, validateImportedInitializers(at, meta)...)
+	causes = append(causes, validateExpiry(at, meta)...)
 	o, duplicates, notJSON := normalJSON(o)
 	warnings, causes = append(warnings, duplicates...), append(causes, notJSON...)
 	warnings = append(warnings, protectionWarnings(meta)...)

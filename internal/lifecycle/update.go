@@ -31,14 +31,16 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	if err != nil {
 		return nil, err
 	}
-	meta := o.GetMetadata()
 	if err := checkPreconditions(at, was, &coppicev1.Preconditions{
-		Uid: meta.GetUid(), ResourceVersion: meta.GetResourceVersion(),
+		Uid: o.GetMetadata().GetUid(), ResourceVersion: o.GetMetadata().GetResourceVersion(),
 	}); err != nil {
 		return nil, err // A2.1, A2.2
 	}
+	o, keeps := keepExternal(ctx, was, o)
+	meta := o.GetMetadata()
 	old := ctx.Body(was)
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
+	warnings = append(keeps, warnings...)
 	causes := validateMeta(meta, owners)
 	causes = append(causes, validateInitialization(was, old, meta.GetInitializers())...)
 	causes = append(causes, validateUnchanged(was, meta)...)

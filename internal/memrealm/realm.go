@@ -154,7 +154,8 @@ func (r *Realm) Clone() *Realm {
 	return &c
 }
 
-// Context returns the context of a command now. Uids are numbered.
+// Context returns the context of a command now. Uids are numbered. An update that leaves out
+// external finalizers removes them, as in Kubernetes.
 func (r *Realm) Context() *lifecycle.Context {
 	return &lifecycle.Context{
 		View:  r,
@@ -173,6 +174,8 @@ func (r *Realm) Context() *lifecycle.Context {
 		},
 		Trip:      func(k *lifecycle.Kind, b lifecycle.Brake) { r.brakes[k.Resource()] = b },
 		MaxObject: 64 << 10,
+
+		RemovesFinalizers: true,
 	}
 }
 

@@ -1639,6 +1639,8 @@ type RemoveFinalizerRequest struct {
 	Objects []*FinalizerTarget `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
 	// Kept in the log. A person who removes a controller's finalizer should say why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// If true, the request is evaluated and answered, and changes nothing.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1687,6 +1689,13 @@ func (x *RemoveFinalizerRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *RemoveFinalizerRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
 }
 
 func (x *RemoveFinalizerRequest) GetProtocol() uint32 {
@@ -4796,10 +4805,11 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x15_grace_period_seconds\"L\n" +
 	"\rPreconditions\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\x83\x01\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\x9c\x01\n" +
 	"\x16RemoveFinalizerRequest\x125\n" +
 	"\aobjects\x18\x01 \x03(\v2\x1b.coppice.v1.FinalizerTargetR\aobjects\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"f\n" +
 	"\x0fFinalizerTarget\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/kept"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -45,8 +46,9 @@ func (a *unanswered) due(r *coppicev1.Result) (names []string) {
 	if r.GetError() != nil || m.GetDeletionTimestamp() != nil {
 		return nil
 	}
+	left, _ := kept.Finalizers(r.GetWarnings()) // that the client has left out
 	for _, f := range m.GetFinalizers() {
-		if external(f) && !a.known(f) && !slices.Contains(names, f) {
+		if external(f) && !a.known(f) && !slices.Contains(left, f) && !slices.Contains(names, f) {
 			names = append(names, f)
 		}
 	}

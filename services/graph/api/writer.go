@@ -371,7 +371,7 @@ func (s *writerServer) removeFinalizer(q *request, at bus.API) *lifecycle.Error 
 		return err
 	}
 	return s.submit(q, at, &command.Objects{
-		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()),
+		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), DryRun: r.GetDryRun(),
 		Decide: func(ctx *lifecycle.Context, key lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			key.Name = r.GetObjects()[i].GetName()
 			return lifecycle.RemoveFinalizer(ctx, key, at.Finalizer, r.GetObjects()[i].GetPreconditions())

@@ -1,0 +1,103 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/kept"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// removeKept removes the external finalizers that the objects of a write have kept although the
+// write has left them out: only the verb removefinalizer removes them. Each finalizer takes one
+// request. One that the actor may not remove stays, and so does its warning. A finalizer that is
+// removed is not in the reply. If a request fails for another reason, removeKept returns its error,
+// or, for a reply with several results, sets that of the object.
+func (r *resourceClient) removeKept(ctx context.Context, reply *coppicev1.ObjectsReply, dryRun bool) error {
+	of := map[string][]int{} // the results, by finalizer
+	var order []string
+	for i, result := range reply.GetResults() {
+		names, _ := kept.Finalizers(result.GetWarnings())
+		for _, f := range names {
+			if of[f] == nil {
+				order = append(order, f)
+			}
+			of[f] = append(of[f], i)
+		}
+	}
+	for _, f := range order {
+		err := r.removeFrom(ctx, reply, f, of[f], dryRun)
+		switch {
+		case err == nil || errors.Is(err, ErrForbidden):
+		case len(reply.GetResults()) == 1:
+			return err
+		default:
+			for _, i := range of[f] {
+				setError(reply.Results[i], err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeFrom removes a finalizer from the objects with these indexes in the reply.
+func (r *resourceClient) removeFrom(ctx context.Context, reply *coppicev1.ObjectsReply, finalizer string, of []int, dryRun bool) error {
+	at := r.api(bus.VerbRemoveFinalizer)
+	at.Finalizer = finalizer
+	q := &coppicev1.RemoveFinalizerRequest{DryRun: dryRun}
+	for _, i := range of {
+		m := reply.Results[i].GetObject().GetMetadata()
+		q.Objects = append(q.Objects, &coppicev1.FinalizerTarget{Name: m.GetName(), Preconditions: preconditions(m.GetUid(), 0)})
+	}
+	var removed coppicev1.ObjectsReply
+	err := r.c.call(ctx, at, true, q, &removed)
+	if gone(err) { // the only object
+		removed.Results, err = []*coppicev1.Result{{}}, nil
+	}
+	if err == nil && len(removed.GetResults()) != len(of) {
+		err = errResults(len(removed.GetResults()), len(of))
+	}
+	if err != nil {
+		return keptError(finalizer, err)
+	}
+	reply.Revision = max(reply.GetRevision(), removed.GetRevision())
+	for k, i := range of {
+		was, result := removed.Results[k], reply.Results[i]
+		if was.GetError() != nil {
+			if err := error(api.ErrorOf(was.GetError())); !gone(err) {
+				setError(result, keptError(finalizer, err))
+				continue
+			}
+		}
+		m := result.GetObject().GetMetadata()
+		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == finalizer })
+		if revision := was.GetObject().GetMetadata().GetResourceVersion(); revision != 0 && !dryRun {
+			m.ResourceVersion = revision
+		}
+		names, others := kept.Finalizers(result.GetWarnings())
+		if names = slices.DeleteFunc(names, func(f string) bool { return f == finalizer }); len(names) > 0 {
+			others = slices.Concat([]string{kept.Warning(names)}, others)
+		}
+		result.Warnings = others
+	}
+	return nil
+}
+
+// gone reports whether an object was removed after it was written, and its name perhaps taken.
+func gone(err error) bool { return errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) }
+
+func keptError(finalizer string, err error) error {
+	return fmt.Errorf("the object was written, but keeps the finalizer %s: %w", finalizer, err)
+}
+
+func setError(r *coppicev1.Result, err error) {
+	var is *Error
+	if !errors.As(err, &is) {
+		is = &Error{Reason: ErrOutcomeUnknown}
+	}
+	r.Error = &coppicev1.Status{Code: is.Reason.Code(), Reason: string(is.Reason), Message: err.Error()}
+}

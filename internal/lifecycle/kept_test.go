@@ -1,0 +1,77 @@
+package lifecycle_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/kept"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/memrealm"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Without the permission, a write keeps the external finalizers that it leaves out, in their
+// stored order, and the reply names them. Finalizers that are built in go.
+func TestExternalFinalizersAreKept(t *testing.T) {
+	t.Parallel()
+	type rule func(ctx *lifecycle.Context, at lifecycle.Key, finalizers []string) (*lifecycle.Outcome, *lifecycle.Error)
+	object := func(finalizers []string) *coppicev1.Object {
+		return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a", Finalizers: finalizers}}
+	}
+	rules := map[string]rule{
+		"update": func(ctx *lifecycle.Context, at lifecycle.Key, finalizers []string) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Update(ctx, at, object(finalizers))
+		},
+		"patch": func(ctx *lifecycle.Context, at lifecycle.Key, finalizers []string) (*lifecycle.Outcome, *lifecycle.Error) {
+			list := `"` + strings.Join(finalizers, `","`) + `"`
+			if finalizers == nil {
+				list = ""
+			}
+			return lifecycle.Patch(ctx, at, &coppicev1.Patch{Name: "a", Patch: []byte(`{"metadata":{"finalizers":[` + list + `]}}`)})
+		},
+	}
+	for _, q := range []struct{ stored, sent, want, kept string }{
+		{"x/a x/b", "x/a", "x/a x/b", "x/b"},
+		{"x/a x/b", "", "x/a x/b", "x/a x/b"},
+		{"x/a x/b x/c", "x/c x/a", "x/c x/a x/b", "x/b"},
+		{"x/a x/b x/a x/c", "x/a x/a", "x/a x/b x/a x/c", "x/b x/c"},
+		{"x/a orphan", "", "x/a", "x/a"},
+		{"orphan", "", "", ""},
+		{"x/a", "x/new", "x/a x/new", "x/a"},
+		{"x/a x/b", "x/b x/a", "x/b x/a", ""},
+		{"x/a x/a", "x/a", "x/a", ""},
+	} {
+		for verb, write := range rules {
+			r := memrealm.New()
+			at := lifecycle.Key{Kind: r.Kinds().Resource("configmaps"), Namespace: "shop"}
+			out, err := lifecycle.Create(r.Context(), at, object(strings.Fields(q.stored)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Apply(out.Events)
+			u := out.Events[0].UID
+			before := r.Node(u).Revision
+			ctx := r.Context()
+			ctx.RemovesFinalizers = false
+			sent := strings.Fields(q.sent)
+			if len(sent) == 0 {
+				sent = nil
+			}
+			if out, err = write(ctx, at, sent); err != nil {
+				t.Fatalf("%s %q to %q: %v", verb, q.stored, q.sent, err)
+			}
+			r.Apply(out.Events)
+			n := r.Node(u)
+			if !slices.Equal(n.Finalizers, strings.Fields(q.want)) {
+				t.Errorf("%s %q to %q: the object has %q, want %q", verb, q.stored, q.sent, n.Finalizers, q.want)
+			}
+			if names, _ := kept.Finalizers(out.Warnings); !slices.Equal(names, strings.Fields(q.kept)) {
+				t.Errorf("%s %q to %q: the warnings are %q, want %q named", verb, q.stored, q.sent, out.Warnings, q.kept)
+			}
+			if q.want == q.stored && n.Revision != before {
+				t.Errorf("%s %q to %q: the object has changed", verb, q.stored, q.sent)
+			}
+		}
+	}
+}
