@@ -142,7 +142,7 @@ func TestWatchRemoval(t *testing.T) {
 	r.delete(pods, "shop", "blocked", "")
 	last := r.get(pods, "shop", "blocked")
 	update := proto.Clone(last).(*coppicev1.Object)
-	update.Metadata.Finalizers, update.Metadata.Labels = nil, map[string]string{"app": "web"}
+	update.Metadata.Finalizers = nil
 	if _, err := shop.Update(r.ctx, update); err != nil {
 		t.Fatal(err)
 	}
