@@ -244,10 +244,33 @@ func merge(o *object, it *item) *object {
 	return &next
 }
 
+// kept returns the finalizers that an object has after a client has written a list: external ones stay,
+// each behind the stored one before it.
+func kept(stored, said []string) []string {
+	list := slices.Clone(said)
+	behind := 0 // where the last stored finalizer is in the list
+	for _, f := range stored {
+		switch f {
+		case orphanFinalizer, foregroundFinalizer, contentsFinalizer, inUseFinalizer, protectionFinalizer:
+			if i := slices.Index(list[behind:], f); i >= 0 {
+				behind += i + 1
+			}
+			continue
+		}
+		if !slices.Contains(said, f) {
+			list = slices.Insert(list, behind, f)
+		}
+		if i := slices.Index(list[behind:], f); i >= 0 {
+			behind += i + 1
+		}
+	}
+	return list
+}
+
 // update replaces the parts of an object that a client may set (A2).
 func (m *model) update(k *kind, o, said *object, now int64) outcome {
 	next := *o
-	next.version, next.owners, next.finalizers, next.labels, next.spec = said.version, merged(said.owners), said.finalizers, said.labels, said.spec
+	next.version, next.owners, next.finalizers, next.labels, next.spec = said.version, merged(said.owners), kept(o.finalizers, said.finalizers), said.labels, said.spec
 	next.pending, next.failed, next.uses = said.pending, said.failed, said.uses
 	next.expires = said.expires
 	added := slices.ContainsFunc(said.finalizers, func(f string) bool { return !o.has(f) })
@@ -349,6 +372,9 @@ func (m *model) reimport(k *kind, was, next *object) outcome {
 	next.protector, next.shielded, next.policies = was.protector, was.shielded, was.policies
 	if next.terminating() && was.protected() {
 		return refusal("Forbidden") // B2.1
+	}
+	if next.terminating() || !was.terminating() {
+		next.finalizers = kept(was.finalizers, next.finalizers)
 	}
 	if was.terminating() {
 		if !next.terminating() {
