@@ -77,7 +77,7 @@ func Services(roles []Role) ([]Service, error) {
 		}
 		names[r.Name] = true
 		for _, subject := range r.Imports() {
-			if !exportable(subject) && !(r.Name == LocalUser && ofLocal(subject)) {
+			if !exportable(subject) && (r.Name != LocalUser || !ofLocal(subject)) {
 				return nil, fmt.Errorf("the role %q may publish to %s: the core account must not export it, as a client could exceed its permissions there; take it from the role, or give the role a user in the account %s", r.Name, subject, CoreAccount)
 			}
 			s := of[subject]

@@ -151,7 +151,7 @@ func Run(ctx context.Context, c Config) error {
 			if c.Conn.IsConnected() {
 				_ = c.Conn.FlushTimeout(time.Second)
 			}
-			return nil //nolint:nilerr // ctx has ended
+			return nil
 		case errors.As(err, &refusal) && (refusal.Reason == api.ErrBadRequest || refusal.Reason == api.ErrConflict):
 			return err
 		case err != nil && err.Error() != said:

@@ -76,10 +76,12 @@ func TestStateOfAnother(t *testing.T) {
 	}
 	for what, states := range map[string]string{"another realm": renamed, "another installation": elsewhere} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			refused(t, n, states, nil, []string{"the state in " + filepath.Join(states, realm) + " is of another realm or installation", "--data"}, []string{"start it with the secret", "coppice rebuild"})
 		})
 	}
 	t.Run("log", func(t *testing.T) {
+		t.Parallel()
 		other := testkit.NATS(t)
 		serve(t, graphConn(t, other), t.TempDir(), otherSecret).writing(ctx).stop(ctx)
 		refused(t, other, dir, nil, []string{"the log " + bus.LogStream(realm) + " is of another installation", "--server", "--data", "--secret"}, []string{"coppice rebuild", "--accept-loss"})

@@ -70,7 +70,7 @@ func (r *realm) recordsLossAt(ctx context.Context, at uint64) (bool, error) {
 	}
 	c, err := eventlog.Decode(message)
 	if err != nil {
-		return false, nil // it is no commit
+		return false, nil //nolint:nilerr // it is no commit
 	}
 	for i := range c.Commands {
 		if verb, err := c.Verb(i); err != nil || verb == bus.VerbAcceptLoss {

@@ -41,7 +41,7 @@ func TestExports(t *testing.T) {
 			"$JS.API.DIRECT.GET.>", "$KV.>", "coppice.*.log", "coppice.*.finalize.>", "coppice.*.terminate.>", "coppice.*.warning.>",
 			"coppice.*.work.orphan", "coppice.*.work.finish", "coppice.*.work.drain", "_INBOX.>", "_R_.>", "$SYS.>", "$SRV.>",
 		} {
-			if server.SubjectsCollide(a.Subject, never) && !(local(a) && never == "$SRV.>") {
+			if server.SubjectsCollide(a.Subject, never) && (!local(a) || never != "$SRV.>") {
 				t.Errorf("%s is exported, and reaches %s", a.Subject, never)
 			}
 		}

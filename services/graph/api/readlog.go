@@ -326,7 +326,7 @@ func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev
 	commit, err := m.Open(new([]byte))
 	if err != nil {
 		e.Unreadable = err.Error()
-		return e, nil
+		return e, nil //nolint:nilerr // the entry has it
 	}
 	if !r.matches(commit) {
 		return nil, nil

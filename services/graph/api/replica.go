@@ -189,7 +189,7 @@ func (s *replicaServer) resolve(q *request) {
 			if !r.GetPartial() {
 				return resolve.Resolve(snap, uids, closure, s.now(snap), s.Warn), nil
 			}
-			reply, left := resolve.ResolvePart(snap, uids, closure, s.now(snap), s.Warn)
+			reply, left := resolve.Part(snap, uids, closure, s.now(snap), s.Warn)
 			for _, u := range uids[len(uids)-left:] {
 				reply.Left = append(reply.Left, u...)
 			}
@@ -228,7 +228,7 @@ func (s *replicaServer) walk(q *request) {
 			uids, names = append(uids, u), append(names, state.NameCursor{Namespace: ns, Name: name})
 			return true
 		})
-		objects, left := resolve.ResolvePart(snap, uids, 0, s.now(snap), s.Warn)
+		objects, left := resolve.Part(snap, uids, 0, s.now(snap), s.Warn)
 		reply := &coppicev1.WalkReply{Objects: objects}
 		if more || left > 0 {
 			reply.Cursor = []byte(encodeToken(names[len(names)-left-1]))

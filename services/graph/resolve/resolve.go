@@ -26,9 +26,9 @@ func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Ti
 	return reply
 }
 
-// ResolvePart is Resolve, but if objects have many owner references, it leaves out the last of uids, and returns
+// Part is Resolve, but if objects have many owner references, it leaves out the last of uids, and returns
 // how many. It resolves at least one.
-func ResolvePart(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time, warn Warn) (reply *coppicev1.ResolveReply, left int) {
+func Part(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time, warn Warn) (reply *coppicev1.ResolveReply, left int) {
 	return resolve(snap, uids, closure, now, warn, maxWidth)
 }
 
@@ -100,7 +100,7 @@ type resolver struct {
 	most     int
 }
 
-// maxWidth is the width of wide objects from which on ResolvePart resolves nothing more.
+// maxWidth is the width of wide objects from which on Part resolves nothing more.
 const maxWidth = 8000
 
 // firstAhead is the number of objects that are read at first. If they are not wide, more are read at once.

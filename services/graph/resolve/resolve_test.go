@@ -182,11 +182,11 @@ func TestPartOfWideObjects(t *testing.T) {
 		}
 		return n
 	}
-	reply, left := resolve.ResolvePart(snap, asked, 0, r.Clock, nil)
+	reply, left := resolve.Part(snap, asked, 0, r.Clock, nil)
 	if n := objects(reply); n == 0 || n > 10 || n+left != len(asked) {
 		t.Errorf("resolved %d of %d objects, and left %d", n, len(asked), left)
 	}
-	if reply, left = resolve.ResolvePart(snap, asked[:1], 0, r.Clock, nil); objects(reply) != 1 || left != 0 {
+	if reply, left = resolve.Part(snap, asked[:1], 0, r.Clock, nil); objects(reply) != 1 || left != 0 {
 		t.Errorf("resolved %d objects of one, and left %d", objects(reply), left)
 	}
 	if n := objects(resolve.Resolve(snap, asked, 0, r.Clock, nil)); n != len(asked) {
@@ -212,7 +212,7 @@ func TestClosureOfWideObjects(t *testing.T) {
 	r.Clock += lifecycle.Time(24 * time.Hour / time.Microsecond) // the absent owners are not awaited any longer
 	snap := r.Snapshot()
 	defer snap.Close()
-	reply, _ := resolve.ResolvePart(snap, []uid.UID{uid.MustParse("root")}, 100, r.Clock, nil)
+	reply, _ := resolve.Part(snap, []uid.UID{uid.MustParse("root")}, 100, r.Clock, nil)
 	n := 0
 	if err := resolution.Each(reply, func(uid.UID, lifecycle.Traits, []lifecycle.Class) { n++ }); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestPartReadsLittleAhead(t *testing.T) {
 		return testing.AllocsPerRun(5, func() {
 			snap := r.Snapshot()
 			defer snap.Close()
-			if _, left := resolve.ResolvePart(snap, uids, 0, r.Clock, nil); left == 0 {
+			if _, left := resolve.Part(snap, uids, 0, r.Clock, nil); left == 0 {
 				t.Fatal("it leaves out nothing")
 			}
 		})
