@@ -22,6 +22,9 @@ func Words(s *coppicev1.CallStatus, clock func(time.Time) string) string {
 	said := ""
 	switch s.GetState() {
 	case coppicev1.CallState_CALL_STATE_UNSPECIFIED:
+		if s.GetFailures() > 0 { // of any call
+			return "calls fail" + because(s) + at("; next retry at ", s.GetNextRetry())
+		}
 		return ""
 	case coppicev1.CallState_CALL_STATE_PARKED:
 		return "parked after " + times(s.GetAttempts(), "attempt") + because(s)

@@ -46,7 +46,7 @@ type Observer struct {
 	listedAt time.Time
 	streams  map[string]jetstream.Stream
 
-	listing sync.Mutex // one request at a time
+	listing chan struct{} // one request at a time
 }
 
 // seen is what was observed of a consumer.
@@ -71,21 +71,22 @@ type Call struct {
 	returned time.Time // when it was handed back last
 }
 
-// Failures is the number of attempts that are known to have failed.
+// Failures is the number of attempts that are known to have failed: without an error, a call may have been delivered
+// again because a program has stopped or died.
 func (c *Call) Failures() int {
+	if c.Error == "" {
+		return 0
+	}
 	n := c.Attempts - c.Returned
 	if !c.Since.IsZero() {
 		n--
 	}
-	if c.Error != "" {
-		n = max(n, 1)
-	}
-	return max(n, 0)
+	return max(n, 1)
 }
 
 // New returns an observer that observes nothing until Observe.
 func New(js jetstream.JetStream, realm string, now func() time.Time) *Observer {
-	return &Observer{js: js, realm: realm, now: now, seen: map[string]*seen{}, pulled: map[string]time.Time{}, streams: map[string]jetstream.Stream{}}
+	return &Observer{js: js, realm: realm, now: now, seen: map[string]*seen{}, pulled: map[string]time.Time{}, streams: map[string]jetstream.Stream{}, listing: make(chan struct{}, 1)}
 }
 
 // Observe receives acknowledgements until stop is called.

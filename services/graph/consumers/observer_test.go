@@ -283,6 +283,45 @@ func TestReturnedCall(t *testing.T) {
 	}
 }
 
+// A call that a program has left behind when it died is not worked on, and has not failed.
+func TestCallLeftBehind(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	o := New(nil, realm, func() time.Time { return now })
+	words := func() string {
+		is := &coppicev1.CallStatus{Call: 3, Delivered: true}
+		o.setCall(is, durable)
+		return callstate.Words(is, func(time.Time) string { return "T" })
+	}
+	if got := words(); got != "working" {
+		t.Errorf("delivered a moment ago: %q", got)
+	}
+	for attempt, want := range []string{"working since T", "working since T"} {
+		o.receive(&nats.Msg{Subject: fmt.Sprintf("$JS.ACK.%s.%s.%d.3.1.1.1", bus.FinalizeStream(realm), durable, attempt+1), Data: []byte("+WPI")})
+		if got := words(); got != want {
+			t.Errorf("attempt %d: %q, want %q", attempt+1, got, want)
+		}
+		now = now.Add(bus.CallAckWait)
+		if got := words(); got != "waiting in the queue" {
+			t.Errorf("after attempt %d was left behind: %q", attempt+1, got)
+		}
+	}
+}
+
+// What is known of all calls of a consumer stands for a call that was not read.
+func TestAnyCall(t *testing.T) {
+	t.Parallel()
+	for want, is := range map[string]State{
+		"":                                       {Status: coppicev1.ConsumerStatus_CONSUMER_STATUS_WORKING, Live: true},
+		"calls fail: denied; next retry at T":    {Status: coppicev1.ConsumerStatus_CONSUMER_STATUS_RETRYING, Live: true, Error: "denied", Retry: time.Unix(1, 0)},
+		"consumer silent; failed 1 time: denied": {Status: coppicev1.ConsumerStatus_CONSUMER_STATUS_SILENT, Error: "denied"},
+	} {
+		if got := callstate.Words(is.AnyCall(), func(time.Time) string { return "T" }); got != want {
+			t.Errorf("%+v: %q, want %q", is, got, want)
+		}
+	}
+}
+
 // A program that waits for calls is live also at the moment between two pull requests.
 func TestLiveBetweenPulls(t *testing.T) {
 	t.Parallel()

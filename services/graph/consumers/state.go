@@ -41,8 +41,17 @@ type State struct {
 	done, delivered uint64 // the last sequences of calls that are all done, and that was delivered
 }
 
-// AnyCall returns what is known of each call that the consumer receives.
+// AnyCall returns what is known of all calls that the consumer receives.
 func (is *State) AnyCall() *coppicev1.CallStatus {
+	c := is.unread()
+	if c.LastError = is.Error; c.LastError != "" {
+		c.Failures, c.LastErrorTime, c.NextRetry = 1, Micro(is.Failed), Micro(is.Retry)
+	}
+	return c
+}
+
+// unread returns what the state says of a call of which nothing was read.
+func (is *State) unread() *coppicev1.CallStatus {
 	c := &coppicev1.CallStatus{Process: is.Process, SilentSince: Micro(is.Silent)}
 	switch {
 	case is.Status == coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE:
@@ -56,8 +65,12 @@ func (is *State) AnyCall() *coppicev1.CallStatus {
 // List reads the consumers of the realm's calls from the NATS server, unless it did so a moment
 // ago. The map must not be changed.
 func (o *Observer) List(ctx context.Context) (map[string]*jetstream.ConsumerInfo, error) {
-	o.listing.Lock()
-	defer o.listing.Unlock()
+	select {
+	case o.listing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("consumers of calls: %w", ctx.Err())
+	}
+	defer func() { <-o.listing }()
 	if list := o.fresh(); list != nil {
 		return list, nil
 	}
@@ -213,7 +226,7 @@ func (o *Observer) Call(durable string, sequence uint64) Call {
 // Status returns the state of the call on a subject, which the consumer in the state of receives. It asks the
 // NATS server for the call, and for parked work if there is no call.
 func (o *Observer) Status(ctx context.Context, subject string, of *State) (*coppicev1.CallStatus, error) {
-	is := of.AnyCall()
+	is := of.unread()
 	m, err := o.last(ctx, bus.FinalizeStream(o.realm), subject)
 	if err != nil {
 		return nil, err
@@ -241,19 +254,22 @@ func (o *Observer) Status(ctx context.Context, subject string, of *State) (*copp
 func (o *Observer) setCall(is *coppicev1.CallStatus, durable string) {
 	c := o.Call(durable, is.GetCall())
 	is.Attempts, is.Failures, is.LastError = uint32(c.Attempts), uint32(c.Failures()), c.Error
-	is.WorkingSince, is.LastErrorTime = Micro(c.Since), Micro(c.Failed)
-	if c.Retry.After(o.now()) && c.Since.IsZero() {
+	is.LastErrorTime = Micro(c.Failed)
+	now := o.now()
+	working := !c.Since.IsZero() && within(now, c.at, bus.CallAckWait)
+	switch {
+	case working:
+		is.WorkingSince = Micro(c.Since)
+	case c.Retry.After(now):
 		is.NextRetry = Micro(c.Retry)
 	}
 	switch {
 	case is.GetState() != coppicev1.CallState_CALL_STATE_UNSPECIFIED:
 	case is.GetDelivered() && c.Since.IsZero() && c.Failed.After(c.returned):
 		is.State = coppicev1.CallState_CALL_STATE_FAILED
-	case is.GetDelivered() && c.Since.IsZero() && !c.returned.IsZero(): // it is delivered again at once
-		is.State = coppicev1.CallState_CALL_STATE_QUEUED
-	case is.GetDelivered():
+	case is.GetDelivered() && (working || c.at.IsZero()): // or it was delivered a moment ago
 		is.State = coppicev1.CallState_CALL_STATE_WORKING
-	default:
+	default: // also what was handed back, or left behind by a program that has died: it is delivered again
 		is.State = coppicev1.CallState_CALL_STATE_QUEUED
 	}
 }

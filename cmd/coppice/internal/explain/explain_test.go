@@ -245,18 +245,21 @@ func TestRemoved(t *testing.T) {
 func TestAbsentOwners(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name  string
-		owner *coppicev1.Node // with the uid that the reference names; nil for none
-		want  string
+		name    string
+		owner   *coppicev1.Node // with the uid that the reference names; nil for none
+		want    string
+		updates int // that left the references as they are
 	}{
-		{"never seen", nil, "its owner configmaps/x never existed"},
+		{name: "never seen", want: "its owner configmaps/x never existed"},
+		{name: "changed since", want: "its owner configmaps/x never existed", updates: 50},
+		{name: "changed too often to find the command", updates: 100},
 		{
 			"in another namespace", &coppicev1.Node{ApiVersion: "v1", Kind: "ConfigMap", Namespace: "there", Name: "x"},
-			"its owner configmaps/x is in namespace there, and an owner must be in the namespace of the object or cluster-scoped",
+			"its owner configmaps/x is in namespace there, and an owner must be in the namespace of the object or cluster-scoped", 0,
 		},
 		{
 			"of another name", &coppicev1.Node{ApiVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "y"},
-			"the uid of its owner configmaps/x is that of pods/y (shop)",
+			"the uid of its owner configmaps/x is that of pods/y (shop)", 0,
 		},
 	} {
 		realm, r, _ := lookuptest.New(t)
@@ -273,17 +276,27 @@ func TestAbsentOwners(t *testing.T) {
 			tc.owner.Uid = owner
 			created(1, "bob", tc.owner)
 		}
-		created(2, "ana", &coppicev1.Node{
+		c := &coppicev1.Node{
 			Uid: lookuptest.Of(o).GetUids(), ApiVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c",
 			Owners: []*coppicev1.NodeOwner{{ApiVersion: "v1", Kind: "ConfigMap", Name: "x", Uid: owner}},
-		})
-		gone := marked(o, "configmaps", 3, 0)
+		}
+		created(2, "ana", c)
+		for i := range tc.updates {
+			realm.Commit(&client.Commit{
+				FirstRevision: uint64(3 + i), Time: time.Now().UnixMicro(), Commands: []*coppicev1.Command{{Actor: "bob", Verb: "update"}},
+				Events: []*coppicev1.Event{{Reason: coppicev1.Reason_REASON_REQUESTED, Event: &coppicev1.Event_Updated{Updated: &coppicev1.ObjectUpdated{Node: c}}}},
+			})
+		}
+		gone := marked(o, "configmaps", uint64(3+tc.updates), 0)
 		gone.Events[0] = &coppicev1.Event{
 			Reason: coppicev1.Reason_REASON_OWNER_ABSENT, Event: &coppicev1.Event_Deleted{Deleted: &coppicev1.ObjectsDeleted{Objects: lookuptest.Of(o)}},
 		}
 		realm.Commit(gone)
 		_, text := explained(t, r, "cm", "c")
 		want := "configmaps/c was removed at TIME, because " + tc.want + "; ana named it at TIME (apply, command 30313233-3435-3637-3839-616263646566)\n"
+		if tc.want == "" {
+			want = "configmaps/c was removed at TIME, because no object matches its owner references\n"
+		}
 		if !strings.HasPrefix(text, want) {
 			t.Errorf("%s: explained\n%s\nwant\n%s", tc.name, text, want)
 		}

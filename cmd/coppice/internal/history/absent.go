@@ -57,10 +57,12 @@ func (h *History) named(ctx context.Context, of client.LogEvent) (refs []*client
 	same := func(a, b *client.OwnerReference) bool {
 		return a.GetUid() == b.GetUid() && a.GetApiVersion() == b.GetApiVersion() && a.GetKind() == b.GetKind() && a.GetName() == b.GetName()
 	}
+	sure := len(found) > 0 && found[0].Type == "ObjectCreated" // otherwise an earlier event may have given it these
 	for i := range found {
 		e := &found[i]
 		if e.Type != "OwnerReferencesRemoved" {
 			if by == nil || !slices.EqualFunc(refs, e.References, same) {
+				sure = sure || by != nil
 				refs, by = e.References, e
 			}
 			continue
@@ -68,6 +70,9 @@ func (h *History) named(ctx context.Context, of client.LogEvent) (refs []*client
 		refs = slices.DeleteFunc(slices.Clone(refs), func(r *client.OwnerReference) bool {
 			return slices.ContainsFunc(e.References, func(gone *client.OwnerReference) bool { return same(r, gone) })
 		})
+	}
+	if !sure {
+		return nil, nil, err
 	}
 	return refs, by, err
 }
