@@ -78,9 +78,9 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 			return (*s).Ready()
 		}
 		if err := waits.Load(); err != nil {
-			return fmt.Errorf("waiting for NATS at %s: %w", a.dial.Server, *err)
+			return fmt.Errorf("waiting for NATS at %s: %w", dial.Redacted(a.dial.Server), *err)
 		}
-		return fmt.Errorf("waiting for NATS at %s", a.dial.Server)
+		return fmt.Errorf("waiting for NATS at %s", dial.Redacted(a.dial.Server))
 	}
 	status := func() string {
 		if s := serving.Load(); s != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -244,15 +245,29 @@ func (c *Config) Client(name string) (*nats.Conn, error) {
 	return nc, nil
 }
 
+// Redacted returns the addresses of servers without the passwords in them.
+func Redacted(servers string) string {
+	list := strings.Split(servers, ",")
+	for i, s := range list {
+		if u, err := url.Parse(strings.TrimSpace(s)); err == nil {
+			list[i] = u.Redacted()
+		} else {
+			list[i] = s[strings.LastIndex(s, "@")+1:]
+		}
+	}
+	return strings.Join(list, ",")
+}
+
 // explain says what to do about a connection that was not made.
-func explain(url string, err error) error {
+func explain(server string, err error) error {
+	server = Redacted(server)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), strings.Contains(err.Error(), "authorization violation"):
-		return fmt.Errorf("the NATS server at %s refuses these credentials: %w; see --user, --creds, --nkey and --context", url, err)
+		return fmt.Errorf("the NATS server at %s refuses these credentials: %w; see --user, --creds, --nkey and --context", server, err)
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), strings.Contains(err.Error(), "connection refused"):
-		return fmt.Errorf("no NATS server answers at %s: %w; start one with `coppice up`, or name yours with --server or --context", url, err)
+		return fmt.Errorf("no NATS server answers at %s: %w; start one with `coppice up`, or name yours with --server or --context", server, err)
 	}
-	return fmt.Errorf("connect to NATS at %s: %w", url, err)
+	return fmt.Errorf("connect to NATS at %s: %w", server, err)
 }
 
 // Service connects as a service does: it waits for the server until ctx ends, reconnects for
@@ -275,7 +290,7 @@ func Service(ctx context.Context, url, name string, log *slog.Logger, opts ...na
 	return connect(ctx, url, name, log, func(error) {}, opts)
 }
 
-func connect(ctx context.Context, url, name string, log *slog.Logger, waits func(error), opts []nats.Option) (*nats.Conn, error) {
+func connect(ctx context.Context, server, name string, log *slog.Logger, waits func(error), opts []nats.Option) (*nats.Conn, error) {
 	var failure atomic.Pointer[string] // why it cannot reconnect
 	opts = append([]nats.Option{
 		nats.Name(name),
@@ -308,17 +323,17 @@ func connect(ctx context.Context, url, name string, log *slog.Logger, waits func
 	}, opts...)
 	said := ""
 	for {
-		nc, err := nats.Connect(url, watched(opts)...)
+		nc, err := nats.Connect(server, watched(opts)...)
 		if err == nil {
 			return nc, nil
 		}
 		if errors.Is(err, nats.ErrAuthorization) || strings.Contains(strings.ToLower(err.Error()), "authorization violation") {
-			return nil, explain(url, err)
+			return nil, explain(server, err)
 		}
 		waits(err)
 		if said != err.Error() { // once, however often it is tried
 			said = err.Error()
-			log.Info("waiting for NATS", "server", url, "error", err)
+			log.Info("waiting for NATS", "server", Redacted(server), "error", err)
 		}
 		select {
 		case <-ctx.Done():

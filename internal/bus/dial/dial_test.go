@@ -126,6 +126,20 @@ func TestPassword(t *testing.T) {
 	isRefused(t, "no NATS server answers", "--server", "nats://127.0.0.1:1")
 }
 
+// No message shows a password that is part of an address.
+func TestRedacted(t *testing.T) {
+	t.Parallel()
+	for server, want := range map[string]string{
+		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222", "nats://ana:secret@h:1, tls://bob:secret@i:2": "nats://ana:xxxxx@h:1,tls://bob:xxxxx@i:2",
+		"nats://ana:sec%ret@h:1": "h:1",
+	} {
+		if got := dial.Redacted(server); got != want {
+			t.Errorf("%s: %s, want %s", server, got, want)
+		}
+	}
+	isRefused(t, "no NATS server answers at nats://ana:xxxxx@127.0.0.1:1", "--server", "nats://ana:secret@127.0.0.1:1")
+}
+
 func TestToken(t *testing.T) {
 	alone(t)
 	url := serve(t, &server.Options{Authorization: "sesame"})

@@ -27,7 +27,8 @@ const (
 	maxConsumers = 2048
 	maxError     = 512 // bytes
 	keptCall     = 2 * LiveFor
-	forgetEvery  = 10 * time.Second // forget reads all calls
+	longestWork  = 366 * 24 * time.Hour // a program that says that it has worked for longer is not believed
+	forgetEvery  = 10 * time.Second     // forget reads all calls
 )
 
 // Observer observes the consumers of the calls of one realm. Its methods are safe for concurrent
@@ -131,8 +132,10 @@ func (o *Observer) receive(m *nats.Msg) {
 				c.Since = now
 			}
 			c.Attempts = a.Attempt
-			if ms, err := strconv.ParseInt(m.Header.Get(bus.HeaderSince), 10, 64); err == nil && time.UnixMilli(ms).Before(now) {
-				c.Since = time.UnixMilli(ms)
+			if ms, err := strconv.ParseInt(m.Header.Get(bus.HeaderSince), 10, 64); err == nil {
+				if t := time.UnixMilli(ms); t.Before(now) && now.Sub(t) < longestWork {
+					c.Since = t
+				}
 			}
 			if c.Error == "" && m.Header.Get(bus.HeaderError) != "" {
 				c.Error = errorOf(m, "")

@@ -283,6 +283,27 @@ func TestReturnedCall(t *testing.T) {
 	}
 }
 
+// What a program says about the time at which it began is believed within reason.
+func TestOddSince(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	o := New(nil, realm, func() time.Time { return now })
+	for i, q := range []struct {
+		since string
+		want  time.Time
+	}{
+		{fmt.Sprint(now.Add(-time.Hour).UnixMilli()), time.UnixMilli(now.Add(-time.Hour).UnixMilli())},
+		{"-62135596800000", now}, {"-9000000000000000000", now}, {"9000000000000000000", now}, {"0", now}, {"x", now},
+	} {
+		o.receive(&nats.Msg{
+			Subject: fmt.Sprintf("$JS.ACK.%s.%s.1.%d.1.1.1", bus.FinalizeStream(realm), durable, i+1), Data: []byte("+WPI"), Header: nats.Header{bus.HeaderSince: {q.since}},
+		})
+		if got := o.Call(durable, uint64(i+1)).Since; !got.Equal(q.want) {
+			t.Errorf("%s: since %v, want %v", q.since, got, q.want)
+		}
+	}
+}
+
 // A call that a program has left behind when it died is not worked on, and has not failed.
 func TestCallLeftBehind(t *testing.T) {
 	t.Parallel()

@@ -171,7 +171,7 @@ func (h *History) Tail(ctx context.Context, events, commits int, about client.Lo
 }
 
 // maxMarks is the maximum number of marks that Marked reads: a repeated DELETE may add one.
-const maxMarks = 10
+const maxMarks = 100
 
 // Marked returns the event that began the deletion of the terminating object with a uid: the first of its last
 // maxMarks marks, because later ones only change the deletion. It returns nil if none is in the last RecentCommits commits.

@@ -357,8 +357,7 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 			waits = "removes the references of " + console.Count(int(n.GetDependents()), "dependent")
 		case lifecycle.FinalizerContents:
 			waits = "removes what is in it: " + LeftText(n, c.Remaining(ctx, n)) + Protected(n)
-		case lifecycle.FinalizerInUse:
-			waits = "waits for " + Users(n)
+		case lifecycle.FinalizerInUse: // see below
 		case lifecycle.FinalizerProtection:
 			waits = "removes the protection that it gives"
 		default:
@@ -372,6 +371,8 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 		by = append(by, c.agentUntil(ctx, n))
 	}
 	switch {
+	case slices.Contains(m.GetFinalizers(), lifecycle.FinalizerInUse): // the others are called afterwards
+		return "waits for " + Users(n)
 	case len(by) > 0:
 		return "blocked by " + console.Short(by, blockersNamed)
 	case waits != "":

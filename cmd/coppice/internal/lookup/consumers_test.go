@@ -96,6 +96,7 @@ func TestBlockedBy(t *testing.T) {
 		{"contents", node(0, lifecycle.FinalizerContents), "removes what is in it: 1000 objects or more left", false},
 		{"without a consumer", node(0, bucket), "blocked by example.com/bucket (no consumer)", true},
 		{"busy, and before built-in work", node(0, "example.com/busy", lifecycle.FinalizerForeground), "blocked by example.com/busy (consumer busy)", true},
+		{"in use, before a finalizer", node(0, "example.com/busy", lifecycle.FinalizerInUse), "waits for 0 users", true},
 		{"agent", node(30), "blocked by its agent until " + until.Local().Format("15:04:05"), true},
 	} {
 		got := c.BlockedBy(t.Context(), tc.node)
