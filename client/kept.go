@@ -21,6 +21,9 @@ func (r *resourceClient) removeKept(ctx context.Context, reply *coppicev1.Object
 	of := map[string][]int{} // the results, by finalizer
 	var order []string
 	for i, result := range reply.GetResults() {
+		if slices.Contains(result.GetWarnings(), kept.Unnamed) {
+			setError(result, errUnnamed)
+		}
 		names, _ := kept.Finalizers(result.GetWarnings())
 		for _, f := range names {
 			if of[f] == nil {
@@ -85,6 +88,12 @@ func (r *resourceClient) removeFrom(ctx context.Context, reply *coppicev1.Object
 		result.Warnings = others
 	}
 	return nil
+}
+
+// errUnnamed is the error of an object of a batch whose reply had no room for the finalizers that it keeps.
+var errUnnamed = &Error{
+	Reason:  ErrRequestEntityTooLarge,
+	Message: "the object was written, but keeps external finalizers that it has left out: the reply to the batch has no room for their names; write it again with fewer objects in a request",
 }
 
 // gone reports whether an object was removed after it was written, and its name perhaps taken.

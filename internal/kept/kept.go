@@ -13,6 +13,9 @@ const (
 	keptEnd   = ": an external finalizer is removed only with the permission for the verb removefinalizer and its name"
 )
 
+// Unnamed takes the place of a Warning in a reply that has no room for it.
+const Unnamed = "metadata.finalizers: kept"
+
 // Warning returns the warning of a write that has left out external finalizers which the object
 // keeps.
 func Warning(finalizers []string) string {

@@ -145,3 +145,45 @@ func TestWideObjectsAreSpread(t *testing.T) {
 		t.Errorf("the log has %d creations and %d deletions, want %d", created, deleted, objects)
 	}
 }
+
+// The reply to a batch may have no room for the finalizers that an object keeps. Then its result is an error, and
+// not a success without a warning.
+func TestFinalizersThatAReplyHasNoRoomFor(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	const objects, finalizers = 200, 100
+	list := make([]*coppicev1.Object, objects)
+	for i := range list {
+		list[i] = named(fmt.Sprint("kept-", i))
+		for k := range finalizers {
+			list[i].Metadata.Finalizers = append(list[i].Metadata.Finalizers, fmt.Sprintf("%sexample.com/%063d", strings.Repeat("xxxxxxx.", 30), k))
+		}
+	}
+	of := r.Resource(pods, "shop")
+	if _, err := of.CreateBatch(r.ctx, list); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list {
+		o.Metadata.Finalizers = nil
+	}
+	for batches := 0; len(list) > 0; batches++ {
+		results, err := of.UpdateBatch(r.ctx, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept []*coppicev1.Object
+		for i, result := range results {
+			left := len(r.get(pods, "shop", list[i].GetMetadata().GetName()).GetMetadata().GetFinalizers())
+			if errors.Is(result.Err, client.ErrRequestEntityTooLarge) != (left > 0) {
+				t.Fatalf("%s has %d finalizers; the error is %v", list[i].GetMetadata().GetName(), left, result.Err)
+			}
+			if left > 0 {
+				kept = append(kept, list[i])
+			}
+		}
+		if len(kept) == len(list) || batches == 0 && len(kept) == 0 {
+			t.Fatalf("%d of %d objects keep finalizers, want some", len(kept), len(list))
+		}
+		list = kept
+	}
+}

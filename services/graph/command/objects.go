@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
+	"github.com/coppice-gc/coppice/internal/kept"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -249,6 +250,9 @@ func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) (*coppicev1.Resul
 		return r, size
 	}
 	small := &coppicev1.Result{Code: r.GetCode()}
+	if names, _ := kept.Finalizers(r.GetWarnings()); names != nil {
+		small.Warnings = []string{kept.Unnamed} // the client must not take them for removed
+	}
 	if m := r.GetObject().GetMetadata(); m != nil {
 		small.Object = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Uid: m.GetUid(), ResourceVersion: m.GetResourceVersion()}}
 	}
