@@ -115,11 +115,12 @@ func (a *app) writeCommand(c *cobra.Command, o operation) *cobra.Command {
 
 // rehearsed is the outcome of a dry run of an operation that has only one.
 func rehearsed(outcome string) func(*session, context.Context, item, dryMode, operation) (string, error) {
-	return func(_ *session, ctx context.Context, i item, mode dryMode, o operation) (string, error) {
+	return func(s *session, ctx context.Context, i item, mode dryMode, o operation) (string, error) {
 		if mode == dryClient {
 			return outcome, nil
 		}
-		_, err := i.send(ctx, o, client.DryRun(true))
+		r, err := i.send(ctx, o, client.DryRun(true))
+		s.warn(i.At, r.Warnings)
 		return outcome, err
 	}
 }
