@@ -31,7 +31,7 @@ func TestWarnings(t *testing.T) {
 	unheard.Metadata.OwnerReferences[0].Kind = "Unheard"
 	unheard = r.create(pods, "shop", unheard)
 	foreign := named("foreign", owner)
-	foreign.Metadata.Finalizers = []string{"example.com/nobody"}
+	foreign.Metadata.Finalizers = []string{"example.com/unserved"}
 	foreign = r.create(pods, "elsewhere", foreign)
 	fine := r.create(pods, "shop", named("fine", owner))
 
@@ -40,7 +40,7 @@ func TestWarnings(t *testing.T) {
 		{unheard.GetMetadata().GetUid(), lifecycle.WarnUnresolvable, `owner reference to Unheard "web": the kind apps/Unheard is not registered in this realm`},
 		// A10.3, A16, A18: an owner in another namespace.
 		{foreign.GetMetadata().GetUid(), lifecycle.WarnInvalidNamespace, `the uid belongs to deployments.apps "web" in namespace "shop"`},
-		{foreign.GetMetadata().GetUid(), lifecycle.WarnStuck, "by example.com/nobody (no consumer)"},
+		{foreign.GetMetadata().GetUid(), lifecycle.WarnStuck, "by example.com/unserved (no consumer)"},
 	} {
 		testkit.WaitFor(t, r.ctx, want.reason, func() bool {
 			found, err := r.Warnings(r.ctx, want.uid)

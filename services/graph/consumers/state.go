@@ -50,7 +50,7 @@ func (is *State) AnyCall() *coppicev1.CallStatus {
 	return c
 }
 
-// unread returns what the state says of a call of which nothing was read.
+// unread returns what the state tells about a call of which nothing was read.
 func (is *State) unread() *coppicev1.CallStatus {
 	c := &coppicev1.CallStatus{Process: is.Process, SilentSince: Micro(is.Silent)}
 	switch {
