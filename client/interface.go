@@ -92,7 +92,8 @@ type ResourceClient interface {
 	// with ErrNotFound if there is no such object. External finalizers that the object leaves out
 	// are removed by requests that follow, with the permission for the verb removefinalizer. Those
 	// that the actor may not remove stay, with a warning in Reply; so it is with Patch, Apply and
-	// ImportBatch. If such a request fails, the error says that the object was written. So does the
+	// ImportBatch. If such a request fails, the error says that the object was written: with
+	// ErrConflict, if the write named a resourceVersion and the object has changed since. So does the
 	// error ErrRequestEntityTooLarge of an object of a batch whose reply has no room for the names.
 	Update(ctx context.Context, object *Object, opts ...WriteOption) (*Object, error)
 	// UpdateBatch updates objects in one request. Limits and results are those of CreateBatch.

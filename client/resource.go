@@ -69,7 +69,7 @@ func (r *resourceClient) write(ctx context.Context, verb string, o WriteOptions,
 	var reply coppicev1.ObjectsReply
 	err := r.c.call(ctx, r.api(verb), true, &coppicev1.ObjectsRequest{Objects: objects, Atomic: o.Atomic, DryRun: o.DryRun}, &reply)
 	if err == nil {
-		err = r.removeKept(ctx, &reply, o.DryRun)
+		err = r.removeKept(ctx, &reply, o.DryRun, func(i int) bool { return objects[i].GetMetadata().GetResourceVersion() != 0 })
 	}
 	return &reply, err
 }
@@ -149,7 +149,7 @@ func (r *resourceClient) Patch(ctx context.Context, name string, patch []byte, o
 		Patches: []*coppicev1.Patch{{Name: name, Patch: patch, Preconditions: preconditions(p.UID, p.ResourceVersion)}}, DryRun: p.DryRun,
 	}, &reply)
 	if err == nil {
-		err = r.removeKept(ctx, &reply, p.DryRun)
+		err = r.removeKept(ctx, &reply, p.DryRun, func(int) bool { return p.ResourceVersion != 0 })
 	}
 	return object(&reply, p.Reply, err)
 }
@@ -180,7 +180,7 @@ func (r *resourceClient) ImportBatch(ctx context.Context, session string, object
 		Session: session, Objects: objects, Close: o.CloseSession, DryRun: o.DryRun,
 	}, &reply)
 	if err == nil {
-		err = r.removeKept(ctx, &reply, o.DryRun)
+		err = r.removeKept(ctx, &reply, o.DryRun, func(int) bool { return false })
 	}
 	return batch(&reply, o.Reply, err)
 }

@@ -125,11 +125,20 @@ func (q *command) result(out *lifecycle.Outcome, node func(uid.UID) *lifecycle.N
 // removeKept removes the external finalizers that objects have kept although the command has left
 // them out, as the SDK does: the fake has no permissions. It returns the events.
 func (q *command) removeKept(realm *memrealm.Realm, at lifecycle.Key, results []result) (events []lifecycle.Event) {
+	last := map[string]int{} // by uid: a batch may write an object several times, and the last write decides
+	for i, x := range results {
+		if x.err == nil {
+			last[x.object.GetMetadata().GetUid()] = i
+		}
+	}
 	for i := range results {
 		x := &results[i]
 		names, others := kept.Finalizers(x.warnings)
 		x.warnings = others
 		m := x.object.GetMetadata()
+		if last[m.GetUid()] > i {
+			continue
+		}
 		for _, f := range names {
 			at.Name = m.GetName()
 			m.Finalizers = slices.DeleteFunc(m.Finalizers, func(other string) bool { return other == f })

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -58,6 +59,18 @@ func finalized(n *Node, finalizer string) Event {
 		event.Reason, event.Cause = coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision
 	}
 	return event
+}
+
+// keepsTooMany explains a refusal of the finalizers that a client sends, if the object would keep others.
+func keepsTooMany(keeps []string, list []string) []Cause {
+	if len(keeps) == 0 || len(list) <= maxListed {
+		return nil
+	}
+	names, _ := kept.Finalizers(keeps)
+	return []Cause{{
+		Reason: "FieldValueTooMany", Field: "metadata.finalizers",
+		Message: fmt.Sprintf("the object keeps %d external finalizers that are left out: remove them with the verb removefinalizer first", len(names)),
+	}}
 }
 
 // keepExternal returns the object that a client sends for one that exists, with the external

@@ -38,6 +38,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
 	warnings = append(keeps, warnings...)
 	causes = append(causes, validateMeta(meta, owners)...)
+	causes = append(causes, keepsTooMany(keeps, meta.GetFinalizers())...)
 	causes = append(causes, validateImportedInitializers(at, meta)...)
 	causes = append(causes, validateExpiry(at, meta)...)
 	o, duplicates, notJSON := normalJSON(o)

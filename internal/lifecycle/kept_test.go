@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -73,5 +74,27 @@ func TestExternalFinalizersAreKept(t *testing.T) {
 				t.Errorf("%s %q to %q: the object has changed", verb, q.stored, q.sent)
 			}
 		}
+	}
+}
+
+// A refusal names the finalizers that the object would keep, if these are too many.
+func TestTooManyAreKept(t *testing.T) {
+	t.Parallel()
+	r := memrealm.New()
+	at := lifecycle.Key{Kind: r.Kinds().Resource("configmaps"), Namespace: "shop"}
+	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a"}}
+	for i := range 1000 {
+		o.Metadata.Finalizers = append(o.Metadata.Finalizers, fmt.Sprint("x/", i))
+	}
+	out, err := lifecycle.Create(r.Context(), at, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Apply(out.Events)
+	ctx := r.Context()
+	ctx.RemovesFinalizers = false
+	_, err = lifecycle.Update(ctx, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a", Finalizers: []string{"x/new"}}})
+	if err == nil || !strings.Contains(err.Error(), "the object keeps 1000 external finalizers that are left out: remove them with the verb removefinalizer first") {
+		t.Errorf("an update: %v", err)
 	}
 }

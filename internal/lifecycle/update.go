@@ -41,7 +41,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	old := ctx.Body(was)
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
 	warnings = append(keeps, warnings...)
-	causes := validateMeta(meta, owners)
+	causes := append(validateMeta(meta, owners), keepsTooMany(keeps, meta.GetFinalizers())...)
 	causes = append(causes, validateInitialization(was, old, meta.GetInitializers())...)
 	causes = append(causes, validateUnchanged(was, meta)...)
 	causes = append(causes, validateProtection(was, meta)...)

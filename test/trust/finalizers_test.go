@@ -1,12 +1,17 @@
 package trust_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -127,4 +132,103 @@ func reconcileFiles(ctx context.Context, objects client.ResourceClient, site *cl
 		}
 	}
 	return createFiles(m.GetUid())
+}
+
+// A write that names a resourceVersion does not remove a finalizer from an object that another writer has changed
+// since. Without one it does, as the last writer. The other write arrives just before the removal.
+func TestRemovalMeetsAnotherWrite(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	const held = "example.com/held"
+	others := r.conn(bus.RoleApplication)
+	for _, versioned := range []bool{true, false} {
+		name := fmt.Sprint("versioned-", versioned)
+		before := &beforeRemoval{server: r.stack.Server(), do: func() error {
+			// not by package client: the connection that waits in Write holds a lock of its own
+			m := nats.NewMsg(bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleApplication, Verb: bus.VerbPatch, Plural: secrets.Plural, Namespace: "shop"}.Subject())
+			m.Header.Set("Content-Type", bus.ContentJSON)
+			m.Header.Set(bus.HeaderRequest, bus.VerbPatch)
+			m.Data = fmt.Appendf(nil, `{"protocol": 1, "patches": [{"name": %q, "patch": {"metadata":{"labels":{"relies":"on-it"}}}}]}`, name)
+			reply, err := others.RequestMsgWithContext(r.ctx, m)
+			if err == nil && reply.Header.Get(bus.HeaderReason) != "" {
+				err = fmt.Errorf("%v %s", reply.Header, reply.Data)
+			}
+			return err
+		}}
+		nc, err := r.connect(bus.RoleOperator, nats.InProcessServer(before))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		c := client.New(nc, client.WithActor(bus.RoleOperator)).Resource(secrets, "shop")
+		o, err := c.Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{held}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Metadata.Finalizers = nil; !versioned {
+			o.Metadata.ResourceVersion = 0
+		}
+		_, err = c.Update(r.ctx, o)
+		if errors.Is(err, client.ErrConflict) != versioned || !versioned && err != nil || before.failed != nil {
+			t.Errorf("%s: the update: %v; the other write: %v", name, err, before.failed)
+		}
+		stored, err := c.Get(r.ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := stored.GetMetadata(); slices.Contains(m.GetFinalizers(), held) != versioned || m.GetLabels()["relies"] == "" {
+			t.Errorf("%s: stored is %v", name, m)
+		}
+	}
+}
+
+// beforeRemoval connects to a server, and does something before the first request of the verb removefinalizer is sent.
+type beforeRemoval struct {
+	server nats.InProcessConnProvider
+	do     func() error
+	once   sync.Once
+	failed error
+}
+
+func (b *beforeRemoval) InProcessConn() (net.Conn, error) {
+	c, err := b.server.InProcessConn()
+	return &removalConn{Conn: c, before: b}, err
+}
+
+type removalConn struct {
+	net.Conn
+	before *beforeRemoval
+}
+
+func (c *removalConn) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("."+bus.VerbRemoveFinalizer+".")) {
+		c.before.once.Do(func() { c.before.failed = c.before.do() })
+	}
+	return c.Conn.Write(p)
+}
+
+// In a batch that writes an object twice, the last write decides which finalizers the object has.
+func TestFinalizersOfRepeatedWrites(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	c := client.New(r.conn(bus.RoleOperator), client.WithActor(bus.RoleOperator)).Resource(secrets, "shop")
+	write := func(finalizers string) *coppicev1.Object {
+		return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "twice", Finalizers: strings.Fields(finalizers)}}
+	}
+	if _, err := c.Create(r.ctx, write("x.com/a x.com/b")); err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range [][2]string{{"", "x.com/a"}, {"x.com/a", ""}, {"", "x.com/b x.com/a"}} {
+		results, err := c.UpdateBatch(r.ctx, []*client.Object{write(batch[0]), write(batch[1])})
+		if err != nil || results[0].Err != nil || results[1].Err != nil {
+			t.Fatalf("%q: %v, %v", batch, err, results)
+		}
+		stored, err := c.Get(r.ctx, "twice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(stored.GetMetadata().GetFinalizers(), " "); got != batch[1] {
+			t.Errorf("%q: the object has %q", batch, got)
+		}
+	}
 }
