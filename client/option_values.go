@@ -37,6 +37,17 @@ type Atomic bool
 // ApplyToWrite sets o.Atomic.
 func (v Atomic) ApplyToWrite(o *WriteOptions) { o.Atomic = bool(v) }
 
+// StrictOwners refuses an object with ErrInvalid if an owner that the call adds to it does not keep it: one that
+// does not exist, that is not known to exist, or that is being deleted in the foreground. By default the object is written, and
+// Reply.Warnings name such owners. Graph services that are older than this option ignore it.
+type StrictOwners bool
+
+// ApplyToWrite sets o.StrictOwners.
+func (v StrictOwners) ApplyToWrite(o *WriteOptions) { o.StrictOwners = bool(v) }
+
+// ApplyToPatch sets o.StrictOwners.
+func (v StrictOwners) ApplyToPatch(o *PatchOptions) { o.StrictOwners = bool(v) }
+
 // CloseSession ends an import session with this batch: owners that the session did
 // not import then count as absent.
 type CloseSession bool

@@ -17,12 +17,13 @@ import (
 // WriteOptions are the options of Create, CreateBatch, Update, UpdateBatch, UpdateStatus,
 // Apply, ApplyBatch, ApplyAcross and ApplyAcrossBatch. Atomic has an effect on batches only.
 type WriteOptions struct {
-	DryRun bool
-	Atomic bool
-	Reply  *Reply
+	DryRun       bool
+	Atomic       bool
+	StrictOwners bool
+	Reply        *Reply
 }
 
-// WriteOption is an option of a call that writes objects: DryRun, Atomic or ReplyInto.
+// WriteOption is an option of a call that writes objects: DryRun, Atomic, StrictOwners or ReplyInto.
 type WriteOption interface{ ApplyToWrite(o *WriteOptions) }
 
 // PatchOptions are the options of Patch.
@@ -30,10 +31,11 @@ type PatchOptions struct {
 	DryRun          bool
 	UID             string
 	ResourceVersion uint64
+	StrictOwners    bool
 	Reply           *Reply
 }
 
-// PatchOption is an option of Patch: DryRun, IfUID, IfResourceVersion or ReplyInto.
+// PatchOption is an option of Patch: DryRun, IfUID, IfResourceVersion, StrictOwners or ReplyInto.
 type PatchOption interface{ ApplyToPatch(o *PatchOptions) }
 
 // RemoveFinalizerOptions are the options of RemoveFinalizer.

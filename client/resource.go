@@ -67,7 +67,7 @@ func object(reply *coppicev1.ObjectsReply, into *Reply, err error) (*Object, err
 
 func (r *resourceClient) write(ctx context.Context, verb string, o WriteOptions, objects ...*Object) (*coppicev1.ObjectsReply, error) {
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, r.api(verb), true, &coppicev1.ObjectsRequest{Objects: objects, Atomic: o.Atomic, DryRun: o.DryRun}, &reply)
+	err := r.c.call(ctx, r.api(verb), true, &coppicev1.ObjectsRequest{Objects: objects, Atomic: o.Atomic, DryRun: o.DryRun, StrictOwners: o.StrictOwners}, &reply)
 	if err == nil {
 		err = r.removeKept(ctx, &reply, o.DryRun, func(i int) bool { return objects[i].GetMetadata().GetResourceVersion() != 0 })
 	}
@@ -103,7 +103,7 @@ func batch(reply *coppicev1.ObjectsReply, into *Reply, err error) ([]Result, err
 
 func (r *resourceClient) Create(ctx context.Context, o *Object, opts ...WriteOption) (*Object, error) {
 	w := collect(opts, WriteOption.ApplyToWrite)
-	if r.c.batches != nil && !w.DryRun && !w.Atomic {
+	if r.c.batches != nil && !w.DryRun && !w.Atomic && !w.StrictOwners {
 		return r.createBatched(ctx, o, w.Reply)
 	}
 	reply, err := r.write(ctx, bus.VerbCreate, w, o)
@@ -146,7 +146,7 @@ func (r *resourceClient) Patch(ctx context.Context, name string, patch []byte, o
 	p := collect(opts, PatchOption.ApplyToPatch)
 	var reply coppicev1.ObjectsReply
 	err := r.c.call(ctx, r.api(bus.VerbPatch), true, &coppicev1.PatchRequest{
-		Patches: []*coppicev1.Patch{{Name: name, Patch: patch, Preconditions: preconditions(p.UID, p.ResourceVersion)}}, DryRun: p.DryRun,
+		Patches: []*coppicev1.Patch{{Name: name, Patch: patch, Preconditions: preconditions(p.UID, p.ResourceVersion)}}, DryRun: p.DryRun, StrictOwners: p.StrictOwners,
 	}, &reply)
 	if err == nil {
 		err = r.removeKept(ctx, &reply, p.DryRun, func(int) bool { return p.ResourceVersion != 0 })

@@ -192,6 +192,7 @@ func (r *resourceClient) write(ctx context.Context, by rule, objects []*client.O
 	return r.commit(ctx, command{
 		count: len(objects), atomic: o.Atomic, dryRun: o.DryRun,
 		decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			ctx.StrictOwners = o.StrictOwners
 			return by(ctx, at, proto.CloneOf(objects[i]))
 		},
 	})
@@ -250,6 +251,7 @@ func (r *resourceClient) Patch(ctx context.Context, name string, patch []byte, o
 	results, revision, err := r.commit(ctx, command{
 		count: 1, dryRun: o.DryRun,
 		decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
+			ctx.StrictOwners = o.StrictOwners
 			return lifecycle.Patch(ctx, at, &coppicev1.Patch{Name: name, Patch: patch, Preconditions: preconditions(o.UID, o.ResourceVersion)})
 		},
 	})

@@ -105,10 +105,13 @@ of the object since then is an error. An object that does not exist is an error.
 // writeCommand completes a command that writes the objects of manifests.
 func (a *app) writeCommand(c *cobra.Command, o operation) *cobra.Command {
 	var f writeFlags
+	var strict bool
 	c.RunE = a.in(func(ctx context.Context, s *session, args []string) error {
+		o.options = []client.WriteOption{client.StrictOwners(strict)}
 		return s.writeFiles(ctx, args, f, o)
 	})
 	f.flags(c)
+	c.Flags().BoolVar(&strict, "strict-owners", false, "refuse objects that get owners which do not exist or do not keep them")
 	a.clientFlags(c)
 	return c
 }

@@ -19,6 +19,8 @@ import (
 type operation struct {
 	done string // "applied"
 	send func(client.ResourceClient, context.Context, []*client.Object, ...client.WriteOption) ([]client.Result, error)
+	// options are those of the command's flags.
+	options []client.WriteOption
 	// outcome is the word for what happened to an object. before is the realm's
 	// revision before the request.
 	outcome func(r client.Result, before uint64) string
@@ -219,7 +221,7 @@ func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint6
 	for at, o := range group {
 		list[at] = o.Object
 	}
-	results, err := w.send(group[0].objects, ctx, list)
+	results, err := w.send(group[0].objects, ctx, list, w.options...)
 	var refused *client.Error
 	switch {
 	case err == nil:
@@ -251,7 +253,7 @@ func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint6
 
 // send sends the object alone.
 func (i item) send(ctx context.Context, o operation, opts ...client.WriteOption) (client.Result, error) {
-	results, err := o.send(i.objects, ctx, []*coppicev1.Object{i.Object}, opts...)
+	results, err := o.send(i.objects, ctx, []*coppicev1.Object{i.Object}, append(opts, o.options...)...)
 	if err != nil {
 		return client.Result{}, err
 	}

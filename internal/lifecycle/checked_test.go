@@ -31,7 +31,7 @@ func TestCheckedIsDecidedAgain(t *testing.T) {
 		}
 		warnings = append(warnings, out.Warnings)
 	}
-	if len(warnings[0]) != 2 || !reflect.DeepEqual(warnings[0], warnings[1]) {
+	if len(warnings[0]) != 3 || !reflect.DeepEqual(warnings[0], warnings[1]) {
 		t.Errorf("the warnings are %q", warnings)
 	}
 }

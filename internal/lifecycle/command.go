@@ -26,6 +26,9 @@ type Context struct {
 	// leaves out. Otherwise the object keeps them, and the reply has a warning. No request of a
 	// client has this: what shows the permission is the subject of removefinalizer.
 	RemovesFinalizers bool
+	// StrictOwners: a create, update, patch or apply is refused if an owner that it adds does not keep the
+	// object. Otherwise the reply has a warning.
+	StrictOwners bool
 	// MaxObject is the size of the largest object, in bytes of its protobuf encoding.
 	MaxObject int
 }

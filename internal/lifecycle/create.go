@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
@@ -115,6 +116,10 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 	}
 	derive(node, at.Kind, body)
 	cover(ctx.View, at.Kind, node, body) // B2.10
+	owners, err := checkOwners(ctx, at, nil, node)
+	if err != nil {
+		return nil, err
+	}
 	return &Outcome{
 		Code: 201,
 		Events: append(bound(ctx.View, node), Event{
@@ -122,7 +127,7 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 			Object: Object{Node: node, Body: body},
 		}),
 		Object:   Object{Body: body},
-		Warnings: append(c.warnings, expiryWarnings(node, ctx.Now)...),
+		Warnings: append(append(slices.Clip(c.warnings), owners...), expiryWarnings(node, ctx.Now)...),
 	}, nil
 }
 

@@ -74,6 +74,7 @@ func (s *script) sendObject(a *args, at lifecycle.Key, o *coppicev1.Object, deci
 // context is the context of a command, with uids that are names.
 func (s *script) context(a *args, name string) *lifecycle.Context {
 	ctx := s.realm.Context()
+	ctx.StrictOwners = a.flag("strict-owners")
 	if n := a.number("max-object"); n != 0 {
 		ctx.MaxObject = int(n)
 	}

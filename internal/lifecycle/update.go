@@ -95,6 +95,10 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	if bodyChanged || was.Uninitialized() != node.Uninitialized() {
 		cover(ctx.View, at.Kind, &node, body) // B2.10
 	}
+	missing, err := checkOwners(ctx, at, was, &node)
+	if err != nil {
+		return nil, err
+	}
 
 	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
 	switch {
@@ -106,7 +110,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	case !bodyChanged && sameNode(was, &node):
 		// A2.14: nothing to write.
 	default:
-		out.Warnings = append(out.Warnings, finalizerWarnings(was.Finalizers, node.Finalizers)...)
+		out.Warnings = slices.Concat(out.Warnings, missing, finalizerWarnings(was.Finalizers, node.Finalizers))
 		if node.ExpiresAt != was.ExpiresAt {
 			out.Warnings = append(out.Warnings, expiryWarnings(&node, ctx.Now)...)
 		}

@@ -18,6 +18,7 @@ const (
 	requestAtomic   = 2
 	requestDryRun   = 3
 	requestReturn   = 4
+	requestStrict   = 5
 	requestProtocol = 15
 
 	replyResults  = 1

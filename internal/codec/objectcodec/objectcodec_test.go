@@ -127,7 +127,8 @@ func TestAgreesWithGeneratedCode(t *testing.T) {
 func agreeRequests(t *rapid.T) {
 	m := &coppicev1.ObjectsRequest{
 		Objects: rapid.SliceOfN(object, 0, 3).Draw(t, "objects"), Atomic: rapid.Bool().Draw(t, "atomic"), DryRun: rapid.Bool().Draw(t, "dry run"), ReturnObjects: rapid.Bool().Draw(t, "return objects"),
-		Protocol: rapid.Uint32().Draw(t, "protocol"),
+		StrictOwners: rapid.Bool().Draw(t, "strict owners"),
+		Protocol:     rapid.Uint32().Draw(t, "protocol"),
 	}
 	agree(t, m, &coppicev1.ObjectsRequest{DryRun: true}, &coppicev1.ObjectsRequest{})
 }

@@ -69,6 +69,8 @@ func (r *reader) request(b []byte, m *coppicev1.ObjectsRequest) {
 			m.DryRun = protowire.DecodeBool(f.value)
 		case requestReturn<<number | asInt:
 			m.ReturnObjects = protowire.DecodeBool(f.value)
+		case requestStrict<<number | asInt:
+			m.StrictOwners = protowire.DecodeBool(f.value)
 		case requestProtocol<<number | asInt:
 			m.Protocol = uint32(f.value)
 		default:

@@ -29,6 +29,7 @@ func (w *writer) request(m *coppicev1.ObjectsRequest) {
 	w.b = wire.AppendVarint(w.b, requestAtomic, protowire.EncodeBool(m.GetAtomic()))
 	w.b = wire.AppendVarint(w.b, requestDryRun, protowire.EncodeBool(m.GetDryRun()))
 	w.b = wire.AppendVarint(w.b, requestReturn, protowire.EncodeBool(m.GetReturnObjects()))
+	w.b = wire.AppendVarint(w.b, requestStrict, protowire.EncodeBool(m.GetStrictOwners()))
 	w.b = wire.AppendVarint(w.b, requestProtocol, uint64(m.GetProtocol()))
 }
 

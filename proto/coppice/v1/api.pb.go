@@ -326,6 +326,10 @@ type ObjectsRequest struct {
 	// reply is full. Otherwise a reply for several objects has only their identity and
 	// the state of their deletion.
 	ReturnObjects bool `protobuf:"varint,4,opt,name=return_objects,json=returnObjects,proto3" json:"return_objects,omitempty"`
+	// If true, an object is refused with Invalid if an owner that the request adds to it does not
+	// keep it: one that does not exist, that is not known to exist, or that is being deleted in the
+	// foreground. Otherwise its result has a warning.
+	StrictOwners bool `protobuf:"varint,5,opt,name=strict_owners,json=strictOwners,proto3" json:"strict_owners,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -386,6 +390,13 @@ func (x *ObjectsRequest) GetDryRun() bool {
 func (x *ObjectsRequest) GetReturnObjects() bool {
 	if x != nil {
 		return x.ReturnObjects
+	}
+	return false
+}
+
+func (x *ObjectsRequest) GetStrictOwners() bool {
+	if x != nil {
+		return x.StrictOwners
 	}
 	return false
 }
@@ -642,6 +653,10 @@ type PatchRequest struct {
 	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// If true, the request is evaluated and answered, and changes nothing.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// If true, an object is refused with Invalid if an owner that the request adds to it does not
+	// keep it: one that does not exist, that is not known to exist, or that is being deleted in the
+	// foreground. Otherwise its result has a warning.
+	StrictOwners bool `protobuf:"varint,4,opt,name=strict_owners,json=strictOwners,proto3" json:"strict_owners,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -695,6 +710,13 @@ func (x *PatchRequest) GetAtomic() bool {
 func (x *PatchRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *PatchRequest) GetStrictOwners() bool {
+	if x != nil {
+		return x.StrictOwners
 	}
 	return false
 }
@@ -4710,12 +4732,13 @@ var File_coppice_v1_api_proto protoreflect.FileDescriptor
 const file_coppice_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"\x14coppice/v1/api.proto\x12\n" +
-	"coppice.v1\x1a\x14coppice/v1/log.proto\x1a\x17coppice/v1/object.proto\x1a\x17coppice/v1/status.proto\"\xb2\x01\n" +
+	"coppice.v1\x1a\x14coppice/v1/log.proto\x1a\x17coppice/v1/object.proto\x1a\x17coppice/v1/status.proto\"\xd7\x01\n" +
 	"\x0eObjectsRequest\x12,\n" +
 	"\aobjects\x18\x01 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12%\n" +
-	"\x0ereturn_objects\x18\x04 \x01(\bR\rreturnObjects\x12\x1a\n" +
+	"\x0ereturn_objects\x18\x04 \x01(\bR\rreturnObjects\x12#\n" +
+	"\rstrict_owners\x18\x05 \x01(\bR\fstrictOwners\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xa2\x01\n" +
 	"\rImportRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12,\n" +
@@ -4732,11 +4755,12 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"X\n" +
 	"\x0eRestoredObject\x12*\n" +
 	"\x06object\x18\x01 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1a\n" +
-	"\bdeletion\x18\x02 \x01(\x04R\bdeletion\"\x88\x01\n" +
+	"\bdeletion\x18\x02 \x01(\x04R\bdeletion\"\xad\x01\n" +
 	"\fPatchRequest\x12+\n" +
 	"\apatches\x18\x01 \x03(\v2\x11.coppice.v1.PatchR\apatches\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x1a\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12#\n" +
+	"\rstrict_owners\x18\x04 \x01(\bR\fstrictOwners\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"r\n" +
 	"\x05Patch\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +

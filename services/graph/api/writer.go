@@ -206,6 +206,18 @@ func each(rule func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*life
 	}
 }
 
+// strictly returns a decide function that refuses owners which do not keep an object, if strict is set.
+func strictly(strict bool, by decide) decide {
+	if !strict {
+		return by
+	}
+	return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		c := *ctx
+		c.StrictOwners = true
+		return by(&c, at, i)
+	}
+}
+
 // objects handles the verbs whose request is an ObjectsRequest.
 func (s *writerServer) objects(by func([]*coppicev1.Object) decide) func(*request, bus.API) *lifecycle.Error {
 	return func(q *request, at bus.API) *lifecycle.Error {
@@ -218,7 +230,7 @@ func (s *writerServer) objects(by func([]*coppicev1.Object) decide) func(*reques
 		}
 		return s.submit(q, at, &command.Objects{
 			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(), ReturnObjects: r.GetReturnObjects(),
-			Decide: checkPolicy(at, by(r.GetObjects())),
+			Decide: checkPolicy(at, strictly(r.GetStrictOwners(), by(r.GetObjects()))),
 			Name:   func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 		}, "")
 	}
@@ -234,9 +246,9 @@ func (s *writerServer) patch(q *request, at bus.API) *lifecycle.Error {
 	}
 	return s.submit(q, at, &command.Objects{
 		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetPatches()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(),
-		Decide: checkPolicy(at, func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		Decide: checkPolicy(at, strictly(r.GetStrictOwners(), func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Patch(ctx, at, r.GetPatches()[i])
-		}),
+		})),
 		Name: func(i int) string { return r.GetPatches()[i].GetName() },
 	}, "")
 }

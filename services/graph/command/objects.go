@@ -5,6 +5,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -252,6 +253,9 @@ func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) (*coppicev1.Resul
 	small := &coppicev1.Result{Code: r.GetCode()}
 	if names, _ := kept.Finalizers(r.GetWarnings()); names != nil {
 		small.Warnings = []string{kept.Unnamed} // the client must not take them for removed
+	}
+	if slices.ContainsFunc(r.GetWarnings(), lifecycle.OwnersWarned) {
+		small.Warnings = append(small.Warnings, lifecycle.OwnersUnnamed)
 	}
 	if m := r.GetObject().GetMetadata(); m != nil {
 		small.Object = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Uid: m.GetUid(), ResourceVersion: m.GetResourceVersion()}}
