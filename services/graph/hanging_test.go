@@ -93,18 +93,18 @@ func testHangingArchive(t *testing.T, lists bool) {
 		read <- err
 	}()
 	testkit.Receive(t, ctx, "the first read to wait", store.waits)
-	last, begins, err := log.Last(ctx)
-	if err != nil || begins != last || log.Unavailable() == nil {
-		t.Errorf("the log has %d to %d, %v; unavailable: %v", begins, last, err, log.Unavailable())
+	e, err := log.Readable(ctx)
+	if err != nil || e.First != e.Last || e.Unavailable == nil {
+		t.Errorf("the log has %+v, %v, want its last message only", e, err)
 	}
-	if _, err := log.Get(ctx, last); err != nil {
+	if _, err := log.Get(ctx, e.Last); err != nil {
 		t.Error(err)
 	}
 	close(store.released)
 	if err := testkit.Receive(t, ctx, "the first read", read); !errors.Is(err, first) {
 		t.Error(err)
 	}
-	if _, begins, err := log.Last(ctx); err != nil || begins != 1 || log.Unavailable() != nil {
-		t.Errorf("when the archive answers again, the log begins at %d, %v", begins, err)
+	if e, err := log.Readable(ctx); err != nil || e.First != 1 || e.Unavailable != nil {
+		t.Errorf("when the archive answers again, the log has %+v, %v", e, err)
 	}
 }

@@ -35,9 +35,12 @@ type madeLog struct {
 	gate    chan struct{} // each read takes one, if it is not nil
 }
 
-func (l *madeLog) Last(context.Context) (last, first uint64, err error) { return l.last, 1, nil }
-func (l *madeLog) Unavailable() error                                   { return nil }
-func (l *madeLog) Keys() *eventlog.Keys                                 { return l.keys }
+func (l *madeLog) Readable(context.Context) (eventlog.Readable, error) {
+	return eventlog.Readable{First: 1, Last: l.last}, nil
+}
+
+func (l *madeLog) Keys() *eventlog.Keys { return l.keys }
+
 func (l *madeLog) Skips(context.Context, eventlog.Message, *eventlog.Header) (string, error) {
 	return "", nil
 }

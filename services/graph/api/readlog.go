@@ -19,11 +19,8 @@ import (
 // LogReader reads the log without consumers: an archived.History or a recording.Log. See archived.Log
 // for Seek and Read.
 type LogReader interface {
-	// Last returns the sequences of the last message, and of the first that can be read.
-	Last(ctx context.Context) (last, first uint64, err error)
-	// Unavailable returns why messages before the first cannot be read now, nil if there are
-	// none.
-	Unavailable() error
+	// Readable returns what can be read now.
+	Readable(ctx context.Context) (eventlog.Readable, error)
 	// Keys returns the keys that authenticate commits of the realm.
 	Keys() *eventlog.Keys
 	// Skips returns why replicas skip a commit of the realm, "" if they do not.
@@ -139,9 +136,11 @@ func (r *logReading) oldest(ctx context.Context) (revision uint64, err error) {
 
 func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	r.out = out
-	if r.last, r.first, err = r.s.r.Log.Last(ctx); err != nil {
+	readable, err := r.s.r.Log.Readable(ctx)
+	if err != nil {
 		return err
 	}
+	r.last, r.first = readable.Last, readable.First
 	switch {
 	case r.GetFromSequence() != 0:
 		r.next = r.GetFromSequence()
@@ -154,7 +153,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	}
 	r.from = r.next
 	if r.next < r.first {
-		if err := r.s.r.Log.Unavailable(); err != nil {
+		if err := readable.Unavailable; err != nil {
 			return &lifecycle.Error{
 				Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: time.Second,
 				Message: fmt.Sprintf("sequence %d is in the archive, which cannot be read now: %v", r.next, err),
@@ -166,7 +165,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 		}
 		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at sequence %d, with revision %d", r.next, r.first, oldest)}
 	}
-	if r.GetFromSequence() == 0 && r.GetFromRevision() != 0 && r.next <= r.first && r.s.r.Log.Unavailable() == nil {
+	if r.GetFromSequence() == 0 && r.GetFromRevision() != 0 && r.next <= r.first && readable.Unavailable == nil {
 		oldest, err := r.oldest(ctx)
 		if err != nil {
 			return err

@@ -30,7 +30,6 @@ type Log struct {
 	segments []archive.Item
 	listed   time.Time // when the list of segments was begun; zero if there is none
 	received time.Time // when it was complete
-	failure  error     // of the last list
 	open     []opened  // newest last
 	first    struct {
 		position, sequence uint64 // of the first message of the stream, and of its first commit
@@ -133,19 +132,23 @@ const (
 // on all commits can be read, from the archive or the stream. If the archive cannot
 // be listed, that is the first of the stream: see Unavailable.
 func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
-	last, first, err = l.Log.Last(ctx)
-	if err != nil || first <= 1 || l.store == nil {
-		return last, first, err
+	e, err := l.Readable(ctx)
+	return e.Last, e.First, err
+}
+
+// Readable returns what of the log can be read now. If the archive cannot be listed, that is only the stream.
+func (l *Log) Readable(ctx context.Context) (e eventlog.Readable, err error) {
+	e.Last, e.First, err = l.Log.Last(ctx)
+	if err != nil || e.First <= 1 || l.store == nil {
+		return e, err
 	}
 	listing, cancel := context.WithTimeout(ctx, beginsTime)
-	archived, err := l.begins(listing, first)
+	archived, err := l.begins(listing, e.First)
 	cancel()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.failure = err; err == nil {
-		first = archived
+	if e.Unavailable = err; err == nil {
+		e.First = archived
 	}
-	return last, first, ctx.Err()
+	return e, ctx.Err()
 }
 
 // UnavailableError says that an entry of the archive cannot be read now. Waiting may help: the entry is
@@ -165,14 +168,6 @@ func unavailable(err error) error {
 		return err
 	}
 	return &UnavailableError{err}
-}
-
-// Unavailable returns why the archive could not be listed by the last call of Last, nil if it
-// could.
-func (l *Log) Unavailable() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.failure
 }
 
 // begins returns the first position from which on all commits can be read, if the stream begins at

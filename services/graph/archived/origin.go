@@ -60,29 +60,24 @@ func NewHistory(l *Log) *History { return &History{Log: l, measured: map[archive
 // Last is Log.Last. first is the first position of the oldest log from which on all commits can be
 // read.
 func (h *History) Last(ctx context.Context) (last, first uint64, err error) {
-	last, first, err = h.Log.Last(ctx)
-	if err != nil || first <= 1 || h.store == nil || h.Log.Unavailable() != nil {
-		return last, first, err
-	}
-	parts, err := h.list(ctx, first)
-	if err != nil && ctx.Err() != nil {
-		return last, first, ctx.Err()
-	}
-	if len(parts) > 0 {
-		first = parts[0].first
-	}
-	return last, first, nil
+	e, err := h.Readable(ctx)
+	return e.Last, e.First, err
 }
 
-// Unavailable returns why the archive could not be read by the last call of Last, nil if it
-// could.
-func (h *History) Unavailable() error {
-	if err := h.Log.Unavailable(); err != nil {
-		return err
+// Readable is Log.Readable. The first position is that of the oldest log from which on all commits can be read.
+func (h *History) Readable(ctx context.Context) (eventlog.Readable, error) {
+	e, err := h.Log.Readable(ctx)
+	if err != nil || e.First <= 1 || h.store == nil || e.Unavailable != nil {
+		return e, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.failure
+	parts, err := h.list(ctx, e.First)
+	if err != nil && ctx.Err() != nil {
+		return e, ctx.Err()
+	}
+	if e.Unavailable = err; len(parts) > 0 {
+		e.First = parts[0].first
+	}
+	return e, nil
 }
 
 // list returns the parts that precede the realm's log, which begins at a position. It waits for the archive

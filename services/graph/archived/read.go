@@ -265,14 +265,11 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(eventlog.Messa
 			continue
 		}
 		// The stream was cut meanwhile. The archive has what precedes it.
-		_, begins, failed := l.Last(ctx)
-		if failed == nil {
-			failed = l.Unavailable()
-		}
-		if failed != nil {
+		e, failed := l.Readable(ctx)
+		if failed = cmp.Or(failed, e.Unavailable); failed != nil {
 			return failed // and not that the log is broken: the archive may have what is missing
 		}
-		if begins > last+1 {
+		if e.First > last+1 {
 			return err
 		}
 	}
@@ -294,15 +291,12 @@ func (l *Log) archivedPart(ctx context.Context, last *uint64, visit func(eventlo
 		if *last+1 >= first {
 			return nil
 		}
-		_, begins, err := l.Last(ctx)
-		if err == nil {
-			err = l.Unavailable()
-		}
-		if err != nil {
+		e, err := l.Readable(ctx)
+		if err = cmp.Or(err, e.Unavailable); err != nil {
 			return err
 		}
-		if *last+1 < begins {
-			return &eventlog.BrokenError{Sequence: *last + 1, Last: begins - 1, What: "neither the stream nor the archive has it"}
+		if *last+1 < e.First {
+			return &eventlog.BrokenError{Sequence: *last + 1, Last: e.First - 1, What: "neither the stream nor the archive has it"}
 		}
 		before := *last
 		err = l.visit(ctx, *last+1, func(c segment.Commit) error {

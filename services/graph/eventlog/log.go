@@ -121,6 +121,13 @@ func (l *Log) Created() int64 { return l.created }
 // ErrGone is returned when the stream is no longer the one that was opened.
 var ErrGone = errors.New("the stream of the log was deleted or created again")
 
+// Readable is the part of a log that can be read at one time: the sequences of its first and its last message.
+type Readable struct {
+	First, Last uint64
+	// Unavailable is why messages before the first cannot be read now, although they may exist; nil if there are none.
+	Unavailable error
+}
+
 // Last returns the sequence of the last message, and the first that is kept.
 func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 	info, err := l.info(ctx)

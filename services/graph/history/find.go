@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,8 +127,8 @@ func (p Point) precedes(h *eventlog.Header) bool {
 // of the log returns the position of a commit, or else the first position that can be read: any other
 // means that a NATS server lacks messages.
 func (h *History) begins(ctx context.Context, position uint64) error {
-	_, first, err := h.c.Log.Last(ctx)
-	if err == nil && position > first {
+	e, err := h.c.Log.Readable(ctx)
+	if err == nil && position > e.First {
 		err = fmt.Errorf("the commit at sequence %d is not delivered: %w", position, errLacks)
 	}
 	return err
@@ -236,14 +237,11 @@ func (h *History) covered(ctx context.Context, p Point, c Commit) (Commit, error
 // or, if that cannot be read any more, that of the first snapshot behind which all commits can
 // be read. It is zero if there is none. The time is not set.
 func (h *History) oldest(ctx context.Context) (Commit, error) {
-	_, position, err := h.c.Log.Last(ctx)
-	if err == nil {
-		err = h.c.Log.Unavailable()
-	}
-	if err != nil {
+	e, err := h.c.Log.Readable(ctx)
+	if err = cmp.Or(err, e.Unavailable); err != nil {
 		return Commit{}, err
 	}
-	first, _, err := h.from(ctx, max(position, 1))
+	first, _, err := h.from(ctx, max(e.First, 1))
 	switch {
 	case err != nil:
 		return Commit{}, err

@@ -23,7 +23,9 @@ type log struct {
 	lacks uint64 // the position that a read does not deliver; 0 for none
 }
 
-func (l *log) Last(context.Context) (last, first uint64, err error) { return l.last, 1, nil }
+func (l *log) Readable(context.Context) (eventlog.Readable, error) {
+	return eventlog.Readable{First: 1, Last: l.last}, nil
+}
 
 func (l *log) Seek(context.Context, uint64) (uint64, error) { return l.seek, nil }
 

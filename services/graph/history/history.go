@@ -19,8 +19,7 @@ import (
 // Log is a realm's log: an archived.Log or a recording.Log. See archived.Log for the methods.
 type Log interface {
 	replay.Source
-	Last(ctx context.Context) (last, first uint64, err error)
-	Unavailable() error
+	Readable(ctx context.Context) (eventlog.Readable, error)
 	Seek(ctx context.Context, revision uint64) (position uint64, err error)
 	SeekTime(ctx context.Context, t lifecycle.Time) (position uint64, err error)
 	Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error)

@@ -44,18 +44,15 @@ func (l *Log) Info() segment.Info { return l.info }
 // can it be folded.
 func (l *Log) Begins() bool { return l.info.Before.Sequence == 0 }
 
-// Last implements api.LogReader. A recording that begins with the first commit of its realm
+// Readable implements api.LogReader. A recording that begins with the first commit of its realm
 // begins at position 1, also if the stream has other messages before that commit.
-func (l *Log) Last(context.Context) (last, first uint64, err error) {
-	first = l.info.First.Position
+func (l *Log) Readable(context.Context) (eventlog.Readable, error) {
+	e := eventlog.Readable{First: l.info.First.Position, Last: l.info.Last.Position}
 	if l.Begins() {
-		first = 1
+		e.First = 1
 	}
-	return l.info.Last.Position, first, nil
+	return e, nil
 }
-
-// Unavailable implements api.LogReader.
-func (*Log) Unavailable() error { return nil }
 
 // Keys implements api.LogReader.
 func (l *Log) Keys() *eventlog.Keys { return l.keys }

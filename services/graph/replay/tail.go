@@ -15,7 +15,7 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 	if mark == (tail.Mark{}) {
 		return nil
 	}
-	last, first, err := log.Last(ctx)
+	last, first, unavailable, err := readable(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound) && catching:
 		return fmt.Errorf("%w: %w", err, ErrBehind)
-	case errors.Is(err, eventlog.ErrCut) && unavailable(log) != nil:
-		return unavailable(log)
+	case errors.Is(err, eventlog.ErrCut) && unavailable != nil:
+		return unavailable
 	case errors.Is(err, eventlog.ErrCut) && mark.Position+1 < first:
 		return nil // the next commit was cut too: this one cannot be compared, and the log is longer than the mark knows
 	case errors.Is(err, eventlog.ErrCut):
@@ -61,10 +61,14 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 	return nil
 }
 
-// unavailable returns why the archive of a log could not be read, nil for a log without one.
-func unavailable(log Log) error {
-	if l, ok := log.(interface{ Unavailable() error }); ok {
-		return l.Unavailable()
+// readable is Log.Last, with why the archive of the log could not be read; nil for a log without one.
+func readable(ctx context.Context, log Log) (last, first uint64, unavailable, err error) {
+	if l, ok := log.(interface {
+		Readable(ctx context.Context) (eventlog.Readable, error)
+	}); ok {
+		e, err := l.Readable(ctx)
+		return e.Last, e.First, e.Unavailable, err
 	}
-	return nil
+	last, first, err = log.Last(ctx)
+	return last, first, nil, err
 }
