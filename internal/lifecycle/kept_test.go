@@ -42,6 +42,7 @@ func TestExternalFinalizersAreKept(t *testing.T) {
 		{"x/a", "x/new", "x/a x/new", "x/a"},
 		{"x/a x/b", "x/b x/a", "x/b x/a", ""},
 		{"x/a x/a", "x/a", "x/a", ""},
+		{"x/a x/b x/a", "x/b", "x/a x/b x/a", "x/a"},
 	} {
 		for verb, write := range rules {
 			r := memrealm.New()
