@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
+	"weak"
 
 	"github.com/nats-io/nats.go"
 
@@ -21,41 +23,50 @@ import (
 
 // waits are the requests of one connection that wait for replies.
 type waits struct {
-	mu sync.Mutex
-	of map[string]map[*wait]struct{} // by subject
+	listen sync.Once
+	mu     sync.Mutex
+	of     map[string]map[*wait]struct{} // by subject
 }
 
 type wait struct{ cancel context.CancelCauseFunc }
 
+// conns has the waits of each connection until the garbage collector frees the connection.
+// No method of a connection is called while connsMu is locked: a method may wait for a
+// write that blocks, and so would the requests on all other connections.
 var (
 	connsMu sync.Mutex
-	conns   = map[*nats.Conn]*waits{}
+	conns   = map[weak.Pointer[nats.Conn]]*waits{}
 )
 
 // waitsOf returns the waits of a connection. At the first call for a connection it
 // starts to listen for violations; the connection's own error handler is still called.
 func waitsOf(nc *nats.Conn) *waits {
+	key := weak.Make(nc)
 	connsMu.Lock()
-	defer connsMu.Unlock()
-	w := conns[nc]
-	if w != nil {
-		return w
+	w := conns[key]
+	if w == nil {
+		w = &waits{of: map[string]map[*wait]struct{}{}}
+		conns[key] = w
+		runtime.AddCleanup(nc, forget, key)
 	}
-	for old := range conns { // few, and only when one is added
-		if old.IsClosed() {
-			delete(conns, old)
-		}
-	}
-	w = &waits{of: map[string]map[*wait]struct{}{}}
-	conns[nc] = w
-	next := nc.ErrorHandler()
-	nc.SetErrorHandler(func(nc *nats.Conn, s *nats.Subscription, err error) {
-		w.violated(nc, err)
-		if next != nil {
-			next(nc, s, err)
-		}
+	connsMu.Unlock()
+	w.listen.Do(func() {
+		next := nc.ErrorHandler()
+		nc.SetErrorHandler(func(nc *nats.Conn, s *nats.Subscription, err error) {
+			w.violated(nc, err)
+			if next != nil {
+				next(nc, s, err)
+			}
+		})
 	})
 	return w
+}
+
+// forget removes the waits of a connection that was freed.
+func forget(nc weak.Pointer[nats.Conn]) {
+	connsMu.Lock()
+	defer connsMu.Unlock()
+	delete(conns, nc)
 }
 
 // violated ends the requests to the subject that a violation names, or all requests

@@ -1,0 +1,131 @@
+package rpc_test
+
+import (
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"weak"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// stall is a dialer. From the call of begin until release is closed, what its connection
+// writes blocks, as it does when a peer is gone and the socket's buffer is full.
+type stall struct {
+	begun            atomic.Bool
+	blocked, release chan struct{}
+}
+
+func (s *stall) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return &stalled{conn, s}, err
+}
+
+type stalled struct {
+	net.Conn
+	*stall
+}
+
+func (s *stalled) Write(p []byte) (int, error) {
+	if s.begun.Load() {
+		select {
+		case s.blocked <- struct{}{}:
+		default:
+		}
+		<-s.release
+	}
+	return s.Conn.Write(p)
+}
+
+// A connection that cannot write keeps the mutex of its *nats.Conn. Requests on other
+// connections of the process do not wait for it, whether or not it has sent a request.
+func TestOneConnectionIsBlocked(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]bool{"after a request": true, "at its first request": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+			b := &bench{testkit.Context(t), testkit.Conn(t, s, bus.RoleOperator), testkit.Conn(t, s, bus.RoleAnswers)}
+			testkit.Answer(t, b.graph, subject, &coppicev1.ListRequest{}, func(*coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
+				return &coppicev1.ListReply{}, nil
+			})
+			link := &stall{blocked: make(chan struct{}, 1), release: make(chan struct{})}
+			nc, err := nats.Connect(s.URL(), nats.UserInfo(bus.RoleOperator, s.Password(bus.RoleOperator)),
+				nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleOperator)), nats.Timeout(testkit.Timeout), nats.SetCustomDialer(link))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			if known {
+				if err := rpc.Call(b.ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			link.begun.Store(true)
+			var released atomic.Bool
+			var watches sync.WaitGroup
+			defer func() { released.Store(true); close(link.release); watches.Wait() }()
+			if err := nc.Publish(subject, nil); err != nil {
+				t.Error(err)
+			}
+			testkit.Receive(t, b.ctx, "the write that blocks", link.blocked)
+			for range 2 {
+				watches.Go(func() {
+					_, stop := rpc.Watched(b.ctx, nc, subject)
+					defer stop()
+					if !known && !released.Load() {
+						t.Error("a request is sent before violations are listened for")
+					}
+				})
+			}
+			answered := make(chan error, 100)
+			go func() {
+				for range 100 { // those above may need time to block
+					_, err := b.call(b.ctx, &coppicev1.ListRequest{})
+					answered <- err
+				}
+			}()
+			for range 100 {
+				if err := testkit.Receive(t, b.ctx, "the reply on another connection", answered); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// The waits of a connection are kept while the connection is in use, and not longer.
+func TestConnectionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	ctx := testkit.Context(t)
+	request := func() weak.Pointer[nats.Conn] {
+		nc, err := nats.Connect("", append(s.Options(bus.RoleOperator), nats.Timeout(testkit.Timeout))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) { _ = nc.Stats() })
+		err = rpc.Call(ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
+		is(t, err, lifecycle.ReasonServiceUnavailable, true, "no graph service answers")
+		runtime.GC()
+		if !rpc.Known(weak.Make(nc)) {
+			t.Error("the waits of an open connection are not kept")
+		}
+		return weak.Make(nc)
+	}
+	closed := request()
+	testkit.WaitFor(t, ctx, "the end of the waits of a closed connection", func() bool {
+		runtime.GC()
+		return !rpc.Known(closed)
+	})
+}
