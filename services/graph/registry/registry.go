@@ -30,12 +30,12 @@ type Registry struct {
 	js       jetstream.JetStream
 	replicas int
 
-	opening sync.Mutex // while the bucket is opened or created
+	opening place // of the call that opens or creates the bucket
 
 	mu sync.Mutex
 	kv jetstream.KeyValue
 
-	reading sync.Mutex
+	reading place // of the call that reads; it guards the following
 	reader  *bus.BucketReader
 	last    List // the last that was read
 }
@@ -72,11 +72,28 @@ func (l List) Active() []string {
 // New returns the list of realms. Its bucket is created with this number of replicas when
 // it is first used.
 func New(js jetstream.JetStream, replicas int) *Registry {
-	return &Registry{js: js, replicas: replicas, reader: bus.NewBucketReader(js, bus.RealmBucket)}
+	return &Registry{
+		js: js, replicas: replicas, opening: make(place, 1),
+		reading: make(place, 1), reader: bus.NewBucketReader(js, bus.RealmBucket),
+	}
 }
 
 // timeout bounds the requests of one call.
 const timeout = 5 * time.Second
+
+// place is a lock for calls that wait for NATS: the others wait for it until their context ends.
+type place chan struct{}
+
+func (p place) take(ctx context.Context) error {
+	select {
+	case p <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("bucket %s: NATS does not reply to an earlier call: %w", bus.RealmBucket, ctx.Err())
+	}
+}
+
+func (p place) release() { <-p }
 
 // bucket opens the bucket, or creates it.
 func (g *Registry) bucket(ctx context.Context) (jetstream.KeyValue, error) {
@@ -88,8 +105,10 @@ func (g *Registry) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	if kv := opened(); kv != nil {
 		return kv, nil
 	}
-	g.opening.Lock()
-	defer g.opening.Unlock()
+	if err := g.opening.take(ctx); err != nil {
+		return nil, err
+	}
+	defer g.opening.release()
 	if kv := opened(); kv != nil {
 		return kv, nil
 	}
@@ -111,8 +130,10 @@ func (g *Registry) List(ctx context.Context) (List, error) {
 	if _, err := g.bucket(ctx); err != nil {
 		return List{}, err
 	}
-	g.reading.Lock()
-	defer g.reading.Unlock()
+	if err := g.reading.take(ctx); err != nil {
+		return List{}, err
+	}
+	defer g.reading.release()
 	_, err := g.reader.Update(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		g.mu.Lock()

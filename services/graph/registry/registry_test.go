@@ -202,6 +202,30 @@ func TestBucketRemoved(t *testing.T) {
 	})
 }
 
+// A call waits for others, which may wait for a connection that cannot write, only until its context ends.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	g := registry.New(testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph), 1)
+	for _, occupy := range []func() (release func()){g.OccupyOpening, g.OccupyReading} {
+		release := occupy()
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		result := make(chan error, 1)
+		go func() {
+			_, err := g.List(ended)
+			result <- err
+		}()
+		if err := testkit.Receive(t, ctx, "the end of the call", result); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		release()
+		if _, err := (list{g}).List(ctx); err != nil { // the bucket is open from the first on
+			t.Fatal(err)
+		}
+	}
+}
+
 // A key that is no realm is an error of each list, and not only of the first.
 func TestUnreadableKey(t *testing.T) {
 	t.Parallel()
