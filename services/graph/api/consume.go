@@ -126,8 +126,12 @@ func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process strin
 
 // renewConsumer creates a consumer again that leaves out calls. If the NATS server cannot store a new one, the old one stays.
 func (s *replicaServer) renewConsumer(ctx context.Context, stream jetstream.Stream, was *jetstream.ConsumerInfo, c jetstream.ConsumerConfig) error {
-	s.consuming.Lock()
-	defer s.consuming.Unlock()
+	select {
+	case s.consuming <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.consuming }()
 	const what = "a consumer leaves out calls, as after a power loss of the NATS server; "
 	if err := bus.StoresConsumers(ctx, s.r.JS, s.Realm); err != nil {
 		s.Log.Warn(what+"it is not created again, because no new one can be stored; start its program again when NATS can store one", "consumer", c.Durable, "error", err)
@@ -141,9 +145,13 @@ func (s *replicaServer) renewConsumer(ctx context.Context, stream jetstream.Stre
 // created it. The result is is nil if the stream was created again together with the consumer. kept says that the consumer
 // is new, and that the NATS server gave it the state of an earlier one.
 func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.ConsumerConfig) (stream jetstream.Stream, is *jetstream.ConsumerInfo, kept bool, fail *lifecycle.Error) {
-	s.consuming.Lock() // so that no other consumer is created after the count
-	defer s.consuming.Unlock()
 	what := "consumer of " + c.Description
+	select {
+	case s.consuming <- struct{}{}: // so that no other consumer is created after the count
+	case <-ctx.Done():
+		return nil, nil, false, s.jetStream(what, ctx.Err())
+	}
+	defer func() { <-s.consuming }()
 	stream, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
 	if err != nil {
 		return nil, nil, false, s.jetStream(what, err)

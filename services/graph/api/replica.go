@@ -24,7 +24,7 @@ import (
 type replicaServer struct {
 	*server
 	r         Replica
-	consuming sync.Mutex // for ensureConsumer
+	consuming chan struct{} // has an element while a call creates a consumer
 
 	verifiers *quota
 	verifying sync.Mutex
@@ -107,7 +107,7 @@ func newReplicaServer(s *server, r Replica) *replicaServer {
 		return &quota{what: what, places: admission.New(of, each).Within(shared, s.Realm), shared: shared}
 	}
 	return &replicaServer{
-		server: s, r: r, verifyPlace: make(chan struct{}, 1),
+		server: s, r: r, consuming: make(chan struct{}, 1), verifyPlace: make(chan struct{}, 1),
 		logChunks:      admission.New(maxLogReading, maxLogReading).Within(s.shared.logChunks, s.Realm),
 		verifiers:      quota("verifications", maxVerifiersActor, maxVerifiers, s.shared.verifiers),
 		logReaders:     quota("readers of the log", maxLogReadersActor, maxLogReaders, s.shared.logReaders),
