@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ type Member struct {
 	c  Config
 	js jetstream.JetStream
 
-	opening sync.Mutex           // while a bucket is opened or created
+	opening chan struct{}        // has an element while a bucket is opened or created
 	readers [2]*bus.BucketReader // of the buckets; only Run uses them
 
 	mu      sync.Mutex
@@ -57,7 +58,7 @@ type member struct {
 func New(js jetstream.JetStream, c Config) *Member {
 	c.defaults()
 	return &Member{
-		c: c, js: js, former: map[string]bool{}, held: map[string]*Lease{}, taking: map[string]bool{},
+		c: c, js: js, opening: make(chan struct{}, 1), former: map[string]bool{}, held: map[string]*Lease{}, taking: map[string]bool{},
 		readers: [2]*bus.BucketReader{bucketMembers: bus.NewBucketReader(js, bus.LeaseBucket), bucketWriters: bus.NewBucketReader(js, bus.WriterBucket)},
 		view:    newView(), looked: make(chan struct{}), awake: make(chan struct{}, 1),
 	}
@@ -283,8 +284,12 @@ func (m *Member) bucket(ctx context.Context, i int, name string) (jetstream.KeyV
 	if kv := opened(); kv != nil {
 		return kv, nil
 	}
-	m.opening.Lock()
-	defer m.opening.Unlock()
+	select {
+	case m.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("bucket %s: %w", name, ctx.Err())
+	}
+	defer func() { <-m.opening }()
 	if kv := opened(); kv != nil {
 		return kv, nil
 	}

@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,5 +162,21 @@ func TestAcquireTwice(t *testing.T) {
 	}
 	if l := testkit.Receive(t, ctx, "the second lease", second); !l.Holds() {
 		t.Error("the second lease is not held")
+	}
+}
+
+// A call waits for another one that opens a bucket, which may wait for a connection that
+// cannot write, only until its context ends.
+func TestOpeningEnds(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	m := lease.New(testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph), config("a", steady))
+	m.Occupy()
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	result := make(chan error, 1)
+	go func() { result <- m.Open(ended) }()
+	if err := testkit.Receive(t, ctx, "the end of the call", result); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
