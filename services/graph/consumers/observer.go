@@ -24,6 +24,7 @@ const betweenPulls = 5 * time.Second
 // Bounds of what is remembered.
 const (
 	maxCalls     = 16_384 // of all consumers
+	maxCallsEach = bus.CallMaxPending
 	maxConsumers = 2048
 	maxError     = 512 // bytes
 	keptCall     = 2 * LiveFor
@@ -160,15 +161,17 @@ func (o *Observer) consumer(durable string) *seen {
 	return s
 }
 
-// call returns what is known of a call, nil if there are too many.
+// call returns what is known of a call, nil if there are too many. A client may report any number of calls that do not
+// exist to its own consumer, with delays of any length: the places of other consumers are not affected.
 func (o *Observer) call(s *seen, sequence uint64, now time.Time) *Call {
 	c := s.calls[sequence]
 	if c == nil {
-		if o.calls >= maxCalls && now.Sub(o.forgot) > forgetEvery {
+		full := func() bool { return o.calls >= maxCalls || len(s.calls) >= maxCallsEach }
+		if full() && now.Sub(o.forgot) > forgetEvery {
 			o.forgot = now
 			o.forget(now)
 		}
-		if o.calls >= maxCalls {
+		if full() {
 			return nil
 		}
 		c = &Call{}
@@ -225,5 +228,5 @@ func errorOf(m *nats.Msg, none string) string {
 	if text == "" {
 		return none
 	}
-	return strings.ToValidUTF8(text[:min(len(text), maxError)], "")
+	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), maxError)], "")) // without the rest of the header
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -196,14 +197,23 @@ func TestObserverIsBounded(t *testing.T) {
 			Header: nats.Header{bus.HeaderError: {long}},
 		})
 	}
-	for i := range 3 * maxCalls {
+	for i := range 3 * maxCallsEach {
 		send(durable, i+1, `-NAK {"delay": 1000}`)
 	}
-	if o.calls != maxCalls || len(o.seen[durable].calls) != maxCalls {
-		t.Errorf("%d calls are remembered, %d of the consumer; at most %d", o.calls, len(o.seen[durable].calls), maxCalls)
+	if o.calls != maxCallsEach || len(o.seen[durable].calls) != maxCallsEach {
+		t.Errorf("%d calls are remembered, %d of the consumer; at most %d", o.calls, len(o.seen[durable].calls), maxCallsEach)
 	}
-	if c := o.Call(durable, 1); len(c.Error) != maxError || c.Attempts != 1 {
+	switch c := o.Call(durable, 1); {
+	case len(c.Error) != maxError || c.Attempts != 1:
 		t.Errorf("an error of %d bytes is remembered, attempt %d", len(c.Error), c.Attempts)
+	case unsafe.StringData(c.Error) == unsafe.StringData(long):
+		t.Errorf("the error keeps the %d bytes of its header in memory", len(long))
+	}
+	for i := range 2 * maxCalls {
+		send(fmt.Sprint("other-", i%100), i+1, `-NAK {"delay": 1000}`)
+	}
+	if o.calls != maxCalls {
+		t.Errorf("%d calls are remembered; at most %d", o.calls, maxCalls)
 	}
 	for i := range 3 * maxConsumers {
 		send(fmt.Sprint("f-", i), 1, "+WPI")
@@ -223,6 +233,24 @@ func TestObserverIsBounded(t *testing.T) {
 	send(durable, 1_000_000, "+ACK")
 	if o.calls != 0 || o.Call(durable, 1_000_000).Attempts != 0 {
 		t.Errorf("%d calls are remembered, although the last was acknowledged", o.calls)
+	}
+}
+
+// A program that reports calls which do not exist, or asks for delays without end, takes no places of other consumers.
+func TestObserverSharesPlaces(t *testing.T) {
+	t.Parallel()
+	o := New(nil, realm, time.Now)
+	for i := range maxCalls {
+		o.receive(&nats.Msg{
+			Subject: fmt.Sprintf("$JS.ACK.%s.%s.1.%d.1.1.1", bus.FinalizeStream(realm), durable, i+1), Data: []byte(`-NAK {"delay": 9000000000000000000}`),
+		})
+	}
+	other := bus.FinalizerDurable("example.com/other")
+	o.receive(&nats.Msg{
+		Subject: fmt.Sprintf("$JS.ACK.%s.%s.1.7.1.1.1", bus.FinalizeStream(realm), other), Data: []byte("-NAK"), Header: nats.Header{bus.HeaderError: {"denied"}},
+	})
+	if c := o.Call(other, 7); c.Error != "denied" {
+		t.Errorf("of the failed call of another consumer is remembered %+v", c)
 	}
 }
 
