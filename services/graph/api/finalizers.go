@@ -82,7 +82,9 @@ func (p *finalizerPage) read(snap *state.Snapshot) *coppicev1.ListFinalizersRepl
 		}
 		snap.Nodes(k, "", p.after, func(n *lifecycle.Node) bool {
 			if p.limit == 0 || p.bytes >= maxFinalizerBytes {
-				reply.Continue = k.Resource() + ":" + encodeToken(p.after)
+				if reply.Continue = k.Resource() + ":"; p.after != (state.NameCursor{}) { // and else before its first object
+					reply.Continue += encodeToken(p.after)
+				}
 				return false
 			}
 			p.limit--
