@@ -42,7 +42,7 @@ func (s *replicaServer) listParked(q *request) {
 		q.answer(nil, err)
 		return
 	}
-	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+	s.within(s.pages, q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		p := parkedPage{limit: int(r.GetLimit()), room: min(q.maxPayload/3, maxStreamed), content: r.GetContent()}
 		fail := error(nil)
 		if len(r.GetIds()) > 0 {
@@ -50,7 +50,7 @@ func (s *replicaServer) listParked(q *request) {
 		} else {
 			var left uint64
 			left, fail = bus.ReadDirect(ctx, s.r.JS.Conn(), bus.DirectRead{
-				Stream: bus.ParkedStream(s.Realm), From: r.GetAfter() + 1, Filter: filter, Batch: maxParkedIDs, MaxBytes: 8 * maxStreamed,
+				Stream: bus.ParkedStream(s.Realm), From: r.GetAfter() + 1, Filter: filter, Batch: p.batch(), MaxBytes: 2 * maxStreamed,
 			}, func(m bus.DirectMessage) error { return p.add(m.Sequence, m.Data, m.Pending) })
 			if n := len(p.Parked); fail == nil && left > 0 && n > 0 { // the batch ended because of its size
 				p.Next = p.Parked[n-1].GetId()
@@ -68,6 +68,15 @@ type parkedPage struct {
 	coppicev1.ListParkedReply
 	limit, room, size int
 	content           bool
+}
+
+// batch returns how many pieces of work to read. Those that a page has no room for would arrive nevertheless, on the
+// connection on which the log is written.
+func (p *parkedPage) batch() int {
+	if p.limit > 0 {
+		return min(p.limit, maxParkedIDs)
+	}
+	return maxParkedIDs
 }
 
 // cut truncates text to what a page has room for.

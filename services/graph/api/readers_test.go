@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -71,6 +72,7 @@ func (l *madeLog) Read(ctx context.Context, from uint64, limit, maxBytes int, vi
 type readers struct {
 	t      *testing.T
 	server *natsd.Server
+	js     jetstream.JetStream // of the service
 	ctx    context.Context
 	client *nats.Conn
 }
@@ -94,10 +96,10 @@ func serveReadersWithin(
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	n := testkit.NATS(t)
-	answers := testkit.Conn(t, n, bus.RoleAnswers)
+	answers, js := testkit.Conn(t, n, bus.RoleAnswers), testkit.JetStream(t, n, bus.RoleGraph)
 	service, err := ServeReplica(Config{Realm: bus.DefaultRealm, Conn: answers, State: s, Process: process, Log: slog.New(slog.DiscardHandler)}, Replica{
 		Reached:   func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() },
-		Heartbeat: heartbeat, Log: log, Verify: verify, JS: testkit.JetStream(t, n, bus.RoleGraph), Now: time.Now,
+		Heartbeat: heartbeat, Log: log, Verify: verify, JS: js, Now: time.Now,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +112,7 @@ func serveReadersWithin(
 	if err := answers.Flush(); err != nil { // the server has the subscription
 		t.Fatal(err)
 	}
-	return &readers{t: t, server: n, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleOperator)}
+	return &readers{t: t, server: n, js: js, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleOperator)}
 }
 
 // reply is a reply that is a stream.
