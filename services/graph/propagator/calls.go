@@ -3,6 +3,7 @@ package propagator
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -65,9 +66,11 @@ func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycl
 			to = bus.Terminate{Realm: b.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String()}.Subject()
 		}
 		if again {
-			if parked, err := b.p.c.Parked(ctx, to); err != nil {
-				return err
-			} else if parked {
+			parked, known := b.p.isParked(ctx, to)
+			if !known {
+				continue // the next republication asks again
+			}
+			if parked {
 				if b.p.quota.park(n.UID, t.durable, true) {
 					b.p.wantRefill()
 				}
@@ -97,6 +100,29 @@ func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycl
 		b.p.quota.weigh(n.UID, t.durable, size)
 	}
 	return nil
+}
+
+// The maximum time in which NATS says whether a call is parked, and the pause after it did not.
+const (
+	parkedTime  = 500 * time.Millisecond
+	parkedPause = 10 * time.Second
+)
+
+// isParked reports whether a call is parked, and whether that is known. A client that parks more work than the NATS server
+// can store at once delays the reads of parked work, and must not delay the work of others.
+func (p *Propagator) isParked(ctx context.Context, subject string) (parked, known bool) {
+	now := p.now()
+	if now < lifecycle.Time(p.parkedUnknown.Load()).Add(parkedPause) {
+		return false, false
+	}
+	limited, cancel := context.WithTimeout(ctx, parkedTime)
+	defer cancel()
+	parked, err := p.c.Parked(limited, subject)
+	if err != nil && ctx.Err() == nil {
+		p.c.Log.Warn("cannot read parked work; lost calls are published later", "error", err)
+		p.parkedUnknown.Store(int64(now))
+	}
+	return parked, err == nil
 }
 
 // encodeCallObject returns the object of calls as JSON, and whether it was reduced.

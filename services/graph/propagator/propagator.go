@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +29,8 @@ type Propagator struct {
 	quota     *quota                // calls in the stream: quota.go
 	published *publishTimes         // of rows: republish.go
 	stuck     stuckCursor           // stuck.go
+
+	parkedUnknown atomic.Int64 // a lifecycle.Time: when parked work could not be read last: calls.go
 }
 
 // Why a row is in the queue.

@@ -114,6 +114,57 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 	}
 }
 
+// While it is not known whether calls are parked, those that may have been lost wait, and other work does not.
+func TestUnreadableParkedWorkDelaysNothingElse(t *testing.T) {
+	t.Parallel()
+	realm := statetest.New(t)
+	for _, n := range []string{"a", "b", "c", "d"} {
+		realm.Create("pods/"+n, &coppicev1.ObjectMeta{Finalizers: []string{"example.com/x"}})
+	}
+	asked, broken := 0, errors.New("the server does not reply")
+	js := &published{}
+	p := propagator.New(propagator.Config{
+		Realm: bus.DefaultRealm, State: realm.State, JS: js,
+		Queued: func(context.Context, string) (uint64, error) { return 0, nil },
+		Parked: func(context.Context, string) (bool, error) {
+			asked++
+			return false, broken
+		},
+		Now: func() time.Time { return realm.Clock.Time() },
+	})
+	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
+	publishes := func(calls int) {
+		t.Helper()
+		if err := p.Publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(js.take()); n != calls {
+			t.Errorf("%d calls were published, want %d", n, calls)
+		}
+	}
+	republish := func() {
+		t.Helper()
+		realm.Clock = realm.Clock.Add(10 * time.Minute)
+		if _, err := p.Republish(t.Context(), &coppicev1.RepublishRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishes(0)
+	realm.Delete("pods/a", lifecycle.Background)
+	realm.Delete("pods/b", lifecycle.Background)
+	publishes(2)
+	asked = 0
+	republish()
+	realm.Delete("pods/c", lifecycle.Background)
+	publishes(1)
+	if asked != 1 {
+		t.Errorf("parked work was read %d times in a round although that failed, want once", asked)
+	}
+	broken = nil
+	republish()
+	publishes(3)
+}
+
 // A call that was counted while its object was removed counts no more, also if the round fails.
 func TestFailedRoundLeavesNoCount(t *testing.T) {
 	t.Parallel()
