@@ -119,7 +119,7 @@ func (o *Observer) receive(m *nats.Msg) {
 	case bytes.HasPrefix(m.Data, []byte("-NAK")):
 		if c := o.call(s, a.Sequence, now); c != nil {
 			c.Attempts, c.Since = a.Attempt, time.Time{}
-			if m.Header.Get(bus.HeaderReturned) != "" {
+			if len(m.Header[bus.HeaderReturned]) > 0 {
 				c.Returned++
 				c.returned = now
 				break

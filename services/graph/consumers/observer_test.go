@@ -296,6 +296,8 @@ func TestReturnedCall(t *testing.T) {
 		{"+WPI", nil, "working since T"},
 		{"-NAK", nats.Header{bus.HeaderReturned: {"yes"}}, "waiting in the queue"},
 		{"+WPI", nil, "working since T"},
+		{"-NAK", nats.Header{bus.HeaderReturned: {""}}, "waiting in the queue"}, // any value
+		{"+WPI", nil, "working since T"},
 		{"-NAK 1m", nil, "failed 1 time: the attempt failed, and the program gave no reason; next retry at T"},
 		{"+WPI", nil, "working since T; failed 1 time: the attempt failed, and the program gave no reason"},
 		{"-NAK", nats.Header{bus.HeaderReturned: {"yes"}}, "waiting in the queue; failed 1 time: the attempt failed, and the program gave no reason"},
