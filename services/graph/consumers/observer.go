@@ -29,7 +29,7 @@ const (
 	maxError     = 512 // bytes
 	keptCall     = 2 * LiveFor
 	longestWork  = 366 * 24 * time.Hour // a program that says that it has worked for longer is not believed
-	forgetEvery  = 10 * time.Second     // forget reads all calls
+	forgetEvery  = 10 * time.Second     // forgetOld reads all calls
 )
 
 // Observer observes the consumers of the calls of one realm. Its methods are safe for concurrent
@@ -110,7 +110,7 @@ func (o *Observer) receive(m *nats.Msg) {
 	now := o.now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s := o.consumer(a.Durable)
+	s := o.consumer(a.Durable, now)
 	if s == nil {
 		return
 	}
@@ -151,8 +151,11 @@ func (o *Observer) receive(m *nats.Msg) {
 }
 
 // consumer returns what was seen of a consumer, nil if there are too many.
-func (o *Observer) consumer(durable string) *seen {
+func (o *Observer) consumer(durable string, now time.Time) *seen {
 	s := o.seen[durable]
+	if s == nil && len(o.seen) >= maxConsumers {
+		o.forgetOld(now)
+	}
 	if s == nil && len(o.seen) < maxConsumers {
 		s = &seen{calls: map[uint64]*Call{}}
 		o.seen[strings.Clone(durable)] = s
@@ -167,9 +170,8 @@ func (o *Observer) call(s *seen, sequence uint64, now time.Time) *Call {
 	c := s.calls[sequence]
 	if c == nil {
 		full := func() bool { return o.calls >= maxCalls || len(s.calls) >= maxCallsEach }
-		if full() && now.Sub(o.forgot) > forgetEvery {
-			o.forgot = now
-			o.forget(now)
+		if full() {
+			o.forgetOld(now)
 		}
 		if full() {
 			return nil
@@ -182,9 +184,13 @@ func (o *Observer) call(s *seen, sequence uint64, now time.Time) *Call {
 	return c
 }
 
-// forget forgets calls of which nothing was heard for long: they are done, and the
-// acknowledgement was lost.
-func (o *Observer) forget(now time.Time) {
+// forgetOld forgets calls of which nothing was heard for long: they are done, and the
+// acknowledgement was lost. It also forgets consumers without calls. It does nothing within forgetEvery.
+func (o *Observer) forgetOld(now time.Time) {
+	if now.Sub(o.forgot) <= forgetEvery {
+		return
+	}
+	o.forgot = now
 	for durable, s := range o.seen {
 		for sequence, c := range s.calls {
 			if c.expired(now) {

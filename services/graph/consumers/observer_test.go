@@ -254,6 +254,23 @@ func TestObserverSharesPlaces(t *testing.T) {
 	}
 }
 
+// Consumers of which nothing is heard any more give their places up, however few calls there are.
+func TestObserverForgetsConsumers(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	o := New(nil, realm, func() time.Time { return now })
+	for i := range 2 * maxConsumers {
+		o.receive(&nats.Msg{Subject: fmt.Sprintf("$JS.ACK.%s.f-%d.1.1.1.1.1", bus.FinalizeStream(realm), i), Data: []byte("+WPI")})
+	}
+	now = now.Add(2 * keptCall)
+	o.receive(&nats.Msg{
+		Subject: fmt.Sprintf("$JS.ACK.%s.%s.1.7.1.1.1", bus.FinalizeStream(realm), durable), Data: []byte("-NAK"), Header: nats.Header{bus.HeaderError: {"denied"}},
+	})
+	if c := o.Call(durable, 7); c.Error != "denied" {
+		t.Errorf("of a failed call after %d other consumers is remembered %+v", maxConsumers, c)
+	}
+}
+
 // An acknowledgement can be late, or lost: what the NATS server counts as done is done.
 func TestDoneCallsAreNotShown(t *testing.T) {
 	t.Parallel()
