@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,14 +42,30 @@ func checkCommand(root *cobra.Command, args []string) error {
 	if !c.HasSubCommands() {
 		return nil
 	}
-	i := slices.IndexFunc(rest, func(a string) bool { return !strings.HasPrefix(a, "-") })
-	if i < 0 || strings.HasPrefix(rest[i], "__") { // how a shell asks for completions
+	i := 0
+	for i < len(rest) && strings.HasPrefix(rest[i], "-") {
+		i++
+		if takesNext(c, rest[i-1]) {
+			i++
+		}
+	}
+	if i >= len(rest) || strings.HasPrefix(rest[i], "__") { // how a shell asks for completions
 		return nil
 	}
 	if err := unknownCommand(c, rest[i:]); err != nil {
 		return &usageError{command: strings.TrimPrefix(c.CommandPath()+" ", root.Name()+" "), err: err}
 	}
 	return nil
+}
+
+// takesNext reports whether the value of a flag of a command is the argument that follows it.
+func takesNext(c *cobra.Command, arg string) bool {
+	name := strings.TrimLeft(arg, "-")
+	f := c.Flags().Lookup(name)
+	if !strings.HasPrefix(arg, "--") && len(name) == 1 {
+		f = c.Flags().ShorthandLookup(name)
+	}
+	return f != nil && f.NoOptDefVal == ""
 }
 
 // unknownCommand refuses arguments of a command that has only sub-commands.

@@ -1,6 +1,28 @@
 package main
 
-import "testing"
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// The value of a flag is no command, also where a command has sub-commands.
+func TestFlagsBeforeCommands(t *testing.T) {
+	t.Parallel()
+	for line, ok := range map[string]bool{
+		"parked --server nats://127.0.0.1:1": true,
+		"parked --user operator":             true,
+		"parked --user=operator":             true,
+		"parked --user operator shwo 1":      false,
+		"parked -v shwo 1":                   false,
+		"parked show 1 --user operator":      true,
+		"gte --user operator":                false,
+	} {
+		if err := checkCommand(newRoot(strings.NewReader(""), io.Discard, io.Discard), strings.Fields(line)); (err == nil) != ok {
+			t.Errorf("coppice %s: %v", line, err)
+		}
+	}
+}
 
 func TestDidYouMean(t *testing.T) {
 	t.Parallel()
