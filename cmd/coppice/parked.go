@@ -75,6 +75,11 @@ type parkedWork struct {
 	*coppicev1.Parked
 }
 
+// completion returns the id, and what a shell shows next to it. The client that parks work writes its subject.
+func (p parkedWork) completion() string {
+	return fmt.Sprintf("%d\t%s", p.id, console.Printable(p.GetSubject()))
+}
+
 // parked iterates over all parked work.
 func (s *session) parked(ctx context.Context, content bool) iter.Seq2[parkedWork, error] {
 	return func(yield func(parkedWork, error) bool) {
@@ -242,7 +247,7 @@ func (a *app) completeParked() completion {
 			if err != nil || len(ids) == completionMax {
 				break
 			}
-			ids = append(ids, fmt.Sprintf("%d\t%s", p.id, p.GetSubject()))
+			ids = append(ids, p.completion())
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	})

@@ -135,3 +135,17 @@ func TestInk(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"größe 1\u200d2":                "größe 1\u200d2",
+		"\x1b[31m\r\n\t\x00\x7f":        "?[31m?????",
+		"\u009b31m\xff":                 "?31m?",
+		"\u202egpj.\u2066x\u2069\u200f": "?gpj.?x??",
+	} {
+		if got := Printable(text); got != want {
+			t.Errorf("%q is printed as %q, want %q", text, got, want)
+		}
+	}
+}

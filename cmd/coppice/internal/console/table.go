@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -71,12 +72,12 @@ func (t *Table) Flush() error {
 	return err
 }
 
-// Printable returns text with a question mark in place of each control character and of invalid
-// UTF-8. Clients choose the names of objects, and must not control the terminal of the user that
+// Printable returns text with a question mark in place of each control character, of those that change the direction of
+// text, and of invalid UTF-8. Clients choose the names of objects, and must not control the terminal of the user that
 // lists them.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r) {
 			return '?'
 		}
 		return r
