@@ -116,7 +116,7 @@ func TestRebuildAdvice(t *testing.T) {
 	restored := testkit.NATS(t)
 	copyLog(t, from, restored, checkpoint(t, dir).GetPosition())
 	sealLog(t, restored)
-	refused(t, restored, dir, nil, []string{"was created again", advice, filepath.Join(dir, realm)}, nil)
+	refused(t, restored, dir, nil, []string{"was created again", advice + " --state " + dir + " --realm " + realm}, nil)
 	if err := rebuild(restored); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -223,7 +224,7 @@ type MismatchError struct {
 func (e *MismatchError) Error() string {
 	rebuild := ""
 	if e.Rebuild {
-		rebuild = fmt.Sprintf("If the log is complete, run `coppice rebuild`, which replays it and replaces the state in %s. ", e.Dir)
+		rebuild = fmt.Sprintf("If the log is complete, stop this graph service and run `coppice rebuild --state %s --realm %s`: its next start then replays the log. ", filepath.Dir(e.Dir), e.Realm)
 	}
 	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost, from a backup or from a NATS server that still has the commits; "+
 		"a graph service with --archive appends those that the archive has by itself. %s"+
