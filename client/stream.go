@@ -62,7 +62,7 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return &Error{Reason: ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond,
-				Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or it is just starting", a.Realm)}
+				Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, it is just starting, or it has failed; /readyz and the log of the graph service say why", a.Realm)}
 		case errors.Is(err, nats.ErrSlowConsumer):
 			return errSlow
 		case errors.Is(err, context.DeadlineExceeded):

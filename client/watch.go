@@ -241,7 +241,7 @@ func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.
 	case err != nil && denied != nil:
 		return nil, denied
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, &Error{Reason: ErrServiceUnavailable, Message: fmt.Sprintf("watch: no graph service serves realm %q: there is no such realm, or it is just starting", w.r.c.realm)}
+		return nil, &Error{Reason: ErrServiceUnavailable, Message: fmt.Sprintf("watch: no graph service serves realm %q: there is no such realm, it is just starting, or it has failed; /readyz and the log of the graph service say why", w.r.c.realm)}
 	case err != nil:
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func (a *app) importCommand() *cobra.Command {
 		Short:   "Import objects from another system with their uids",
 		Long: `Import objects as 'kubectl get -o yaml' prints them, and keep their uids,
 timestamps, finalizers and deletion state. Objects may come in any order, and
-importing them again does no harm.
+importing them again does no harm. An object that exists with another uid is refused.
 
 An owner that was not imported counts as unknown until ten minutes after the import (the
 realm setting ownerGrace): until then it can still be imported, and its dependents are
@@ -199,6 +200,9 @@ func (im *importer) summary(ctx context.Context) error {
 	if err := im.UIDs(ctx, im.uids, sum.add); err != nil {
 		return err
 	}
+	if sum.lost > 0 {
+		_, _ = fmt.Fprintf(im.stderr, "%s no owner keeps %s, which the collector deletes\n", im.ink().Yellow("warning:"), console.Count(sum.lost, "object"))
+	}
 	_, err := fmt.Fprintf(im.stdout, "%s: %s\n", console.Count(len(im.uids), "object"), sum)
 	return err
 }
@@ -206,12 +210,17 @@ func (im *importer) summary(ctx context.Context) error {
 // references counts owner references by class.
 type references struct {
 	solid, waiting, dangling, unknown, roots int
+	lost                                     int       // objects that no owner keeps
 	until                                    time.Time // the earliest at which an unknown owner counts as absent
 }
 
 func (r *references) add(n *coppicev1.GraphNode) {
 	if len(n.GetOwners()) == 0 {
 		r.roots++
+	} else if !slices.ContainsFunc(n.GetOwners(), func(o *coppicev1.GraphOwner) bool {
+		return o.GetClass() != coppicev1.OwnerClass_OWNER_CLASS_DANGLING && o.GetClass() != coppicev1.OwnerClass_OWNER_CLASS_WAITING
+	}) {
+		r.lost++
 	}
 	for _, o := range n.GetOwners() {
 		switch o.GetClass() {

@@ -61,7 +61,9 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		return nil, errConflict(at, "uid %s belonged to another object, which was removed at revision %d; a uid is never used again (S6)", u, revision)
 	}
 	if current := ctx.Lookup(at.Kind, at.Namespace, at.Name); current != "" && current != u {
-		return nil, errAlreadyExists(at, ctx.Node(current))
+		e := errAlreadyExists(at, ctx.Node(current))
+		e.Message += fmt.Sprintf("; it has uid %s, and the manifest has uid %s: delete it first", current, u)
+		return nil, e
 	}
 
 	node := &Node{

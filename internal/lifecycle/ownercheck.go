@@ -127,6 +127,9 @@ func (k *ownerCheck) why(r *OwnerReference, c Classification) string {
 		if c.Warning(k.v, k.n, r) == WarnInvalidNamespace {
 			return "the owner is in another namespace"
 		}
+		if k.v.Node(r.UID) == nil {
+			return "the uid was that of another object"
+		}
 		return "the uid belongs to another object"
 	case whyNeverSeen, whyGrace, whyRemoved:
 		kind, namespace := k.v.Kinds().Of(r.Group(), r.Kind), ""
@@ -167,10 +170,10 @@ func (f *notKept) advice() string {
 func (k *ownerCheck) warnings() []string {
 	var list []string
 	if f := &k.found[Dangling]; f.count > 0 {
-		list = append(list, fmt.Sprintf("%s: no such owner: %s; %s%s", ownersField, f, k.consequence(), f.advice()))
+		list = append(list, fmt.Sprintf("%s: no such owner: %s; %s%s", ownersField, f, k.consequence(f), f.advice()))
 	}
 	if f := &k.found[Waiting]; f.count > 0 {
-		list = append(list, fmt.Sprintf("%s: being deleted in the foreground: %s; %s", ownersField, f, k.consequence()))
+		list = append(list, fmt.Sprintf("%s: being deleted in the foreground: %s; %s", ownersField, f, k.consequence(f)))
 	}
 	if f := &k.found[Unknown]; f.count > 0 {
 		end := "this changes"
@@ -182,14 +185,16 @@ func (k *ownerCheck) warnings() []string {
 	return list
 }
 
-// consequence returns what becomes of the object because of owners that are dangling or waiting.
-func (k *ownerCheck) consequence() string {
+// consequence returns what becomes of the object because of these owners, which are dangling or waiting.
+func (k *ownerCheck) consequence(f *notKept) string {
 	solid, unknown := k.solid, k.found[Unknown].count > 0
 	for _, r := range k.others {
 		class := k.by.Classify(r).Class
 		solid, unknown = solid || class == Solid, unknown || class == Unknown
 	}
 	switch {
+	case solid && f.count == 1:
+		return "other owners keep the object, and this reference will be removed"
 	case solid:
 		return "other owners keep the object, and these references will be removed"
 	case unknown:
@@ -215,6 +220,6 @@ func (k *ownerCheck) refusal(at Key) *Error {
 		})
 	}
 	e := invalid(at, causes)
-	e.Message += "; refused because of strictOwners"
+	e.Message += "; refused by strictOwners (--strict-owners)"
 	return e
 }

@@ -108,7 +108,7 @@ func unanswered(subject string) string {
 	case bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms, bus.OpRealms:
 		return "no graph service answers"
 	}
-	return fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or its writer is just starting", bus.RealmOf(subject))
+	return fmt.Sprintf("no graph service answers for realm %q: there is no such realm, its writer is just starting, or it has failed; /readyz and the log of the graph service say why", bus.RealmOf(subject))
 }
 
 // Answers reports whether a service answers requests on a subject. It returns false

@@ -77,7 +77,7 @@ func TestFinalizersOfOthers(t *testing.T) {
 	}
 }
 
-// The controller of docs/controllers.md adds and removes its finalizer by updates, with the role of
+// The controller of docs/controllers.md adds and removes its finalizer with the role of
 // nats-config --controller. With the role of an application it cannot remove it.
 func TestDocumentedController(t *testing.T) {
 	t.Parallel()
@@ -88,23 +88,22 @@ func TestDocumentedController(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := map[string]bool{}
-		reconcile := func() {
+		reconcile := func() error {
 			o, err := c.Get(r.ctx, actor)
 			if err == nil {
 				err = reconcileFiles(r.ctx, c, o, func(uid string) error { files[uid] = true; return nil }, func(uid string) error { delete(files, uid); return nil })
 			}
-			if err != nil {
-				t.Fatalf("%s: %v", actor, err)
-			}
+			return err
 		}
-		reconcile()
-		if len(files) != 1 {
-			t.Fatalf("%s: the files are %v, want those of one object", actor, files)
+		if err := reconcile(); err != nil || len(files) != 1 {
+			t.Fatalf("%s: %v, the files are %v, want those of one object", actor, err, files)
 		}
 		if _, err := c.Delete(r.ctx, actor); err != nil {
 			t.Fatal(err)
 		}
-		reconcile()
+		if err := reconcile(); errors.Is(err, client.ErrForbidden) == removes || removes && err != nil {
+			t.Errorf("%s: %v; want that it may remove the finalizer: %v", actor, err, removes)
+		}
 		if _, err := c.Get(r.ctx, actor); errors.Is(err, client.ErrNotFound) != removes || len(files) != 0 {
 			t.Errorf("%s: the object: %v; want it removed: %v; the files are %v", actor, err, removes, files)
 		}
@@ -120,8 +119,7 @@ func reconcileFiles(ctx context.Context, objects client.ResourceClient, site *cl
 		if err := deleteFiles(m.GetUid()); err != nil {
 			return err
 		}
-		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == finalizer })
-		_, err := objects.Update(ctx, site)
+		_, err := objects.RemoveFinalizer(ctx, m.GetName(), finalizer, client.IfUID(m.GetUid()))
 		return err
 	case m.GetDeletionTimestamp() != nil:
 		return nil
