@@ -73,8 +73,9 @@ type ownerCheck struct {
 	found [Unknown + 1]notKept // by class
 	count int
 
-	solid  bool              // a new owner keeps n
-	others []*OwnerReference // that n had before
+	solid   bool              // an owner keeps n; before warnings, a new one
+	unknown bool              // one of others is unknown, in warnings
+	others  []*OwnerReference // that n had before
 }
 
 // notKept are owners of one class.
@@ -168,41 +169,60 @@ func (f *notKept) advice() string {
 }
 
 func (k *ownerCheck) warnings() []string {
+	for _, r := range k.others {
+		switch k.by.Classify(r).Class {
+		case Solid:
+			k.solid = true
+		case Unknown:
+			k.unknown = true
+		}
+	}
 	var list []string
 	if f := &k.found[Dangling]; f.count > 0 {
-		list = append(list, fmt.Sprintf("%s: no such owner: %s; %s%s", ownersField, f, k.consequence(f), f.advice()))
+		list = append(list, fmt.Sprintf("%s: no such owner: %s; %s%s", ownersField, f, k.consequence(), f.advice()))
 	}
 	if f := &k.found[Waiting]; f.count > 0 {
-		list = append(list, fmt.Sprintf("%s: being deleted in the foreground: %s; %s", ownersField, f, k.consequence(f)))
+		list = append(list, fmt.Sprintf("%s: being deleted in the foreground: %s; %s", ownersField, f, k.consequence()))
 	}
 	if f := &k.found[Unknown]; f.count > 0 {
-		end := "this changes"
-		if f.until != Never {
-			end = f.until.Time().Format(time.RFC3339) + ", when owners that have not appeared count as absent"
-		}
-		list = append(list, fmt.Sprintf("%s: not known to exist: %s; the object stays until %s%s", ownersField, f, end, f.advice()))
+		list = append(list, fmt.Sprintf("%s: not known to exist: %s; %s%s", ownersField, f, k.stay(f), f.advice()))
 	}
 	return list
 }
 
-// consequence returns what becomes of the object because of these owners, which are dangling or waiting.
-func (k *ownerCheck) consequence(f *notKept) string {
-	solid, unknown := k.solid, k.found[Unknown].count > 0
-	for _, r := range k.others {
-		class := k.by.Classify(r).Class
-		solid, unknown = solid || class == Solid, unknown || class == Unknown
-	}
+// consequence returns what becomes of the object because of owners that are dangling or waiting.
+func (k *ownerCheck) consequence() string {
 	switch {
-	case solid && f.count == 1:
-		return "other owners keep the object, and this reference will be removed"
-	case solid:
+	case k.solid:
 		return "other owners keep the object, and these references will be removed"
-	case unknown:
-		return "the object stays only until it is known whether its other owners exist"
+	case k.unknown || k.found[Unknown].count > 0:
+		return k.staysUntil("it is known whether its other owners exist")
 	case k.n.Protected():
 		return "the object stays only while it is protected"
+	case Braked(k.v, k.n):
+		return "no owner keeps the object, which will be deleted when the brake of its kind is released"
 	}
 	return "no owner keeps the object, which will be deleted"
+}
+
+// stay returns what becomes of the object because of owners that are unknown.
+func (k *ownerCheck) stay(f *notKept) string {
+	switch {
+	case k.solid:
+		return "other owners keep the object"
+	case f.until == Never:
+		return k.staysUntil("this changes")
+	case k.unknown:
+		return k.staysUntil("it is known whether its other owners exist")
+	}
+	return k.staysUntil(f.until.Time().Format(time.RFC3339) + ", when owners that have not appeared count as absent")
+}
+
+func (k *ownerCheck) staysUntil(end string) string {
+	if k.n.Protected() {
+		end += ", and while it is protected"
+	}
+	return "the object stays until " + end
 }
 
 func (k *ownerCheck) refusal(at Key) *Error {
@@ -220,6 +240,6 @@ func (k *ownerCheck) refusal(at Key) *Error {
 		})
 	}
 	e := invalid(at, causes)
-	e.Message += "; refused by strictOwners (--strict-owners)"
+	e.Message += "; refused because of strictOwners"
 	return e
 }
