@@ -97,8 +97,8 @@ func (k *ownerCheck) add(r *OwnerReference) {
 	f := &k.found[c.Class]
 	f.count++
 	until := c.Until
-	if until == 0 {
-		until = Never
+	if c.why != whyGrace {
+		until = Never // and not the end of an import session, which a client may end before
 	}
 	f.until = max(f.until, until)
 	f.imported = f.imported || c.why == whyNeverSeen || c.why == whyRemoved || c.why == whyGrace
