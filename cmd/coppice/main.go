@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 func main() {
@@ -95,16 +96,21 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// errorText returns the text of an error, with a line for each cause if it has several.
+// errorText returns the text of an error, with a line for each cause if it has several. It is printable: a
+// server's message may repeat what a manifest has.
 func errorText(err error) string {
 	var e *client.Error
-	if !errors.As(err, &e) || len(e.Causes) < 2 {
+	if !errors.As(err, &e) {
 		return err.Error()
+	}
+	text := strings.Replace(err.Error(), e.Message, console.Printable(e.Message), 1)
+	if len(e.Causes) < 2 {
+		return text
 	}
 	list, lines := make([]string, len(e.Causes)), ""
 	for i, c := range e.Causes {
-		list[i] = c.String()
-		lines += "\n  " + c.String()
+		list[i] = console.Printable(c.String())
+		lines += "\n  " + list[i]
 	}
-	return strings.Replace(err.Error(), " ["+strings.Join(list, ", ")+"]", "", 1) + lines
+	return strings.Replace(text, " ["+strings.Join(list, ", ")+"]", "", 1) + lines
 }

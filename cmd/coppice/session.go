@@ -153,8 +153,9 @@ func (f *failures) err(done string, of int) error {
 	return fmt.Errorf("%d of %s not %s", f.n, console.Count(of, "object"), done)
 }
 
+// warn prints warnings of a reply. They may repeat what a manifest has, which must not control the terminal.
 func (a *app) warn(where fmt.Stringer, warnings []string) {
 	for _, w := range warnings {
-		_, _ = fmt.Fprintf(a.stderr, "%s %s: %s\n", a.ink().Yellow("warning:"), where, w)
+		_, _ = fmt.Fprintf(a.stderr, "%s %s: %s\n", a.ink().Yellow("warning:"), where, console.Printable(w))
 	}
 }
