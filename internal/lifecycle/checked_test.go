@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -56,5 +57,41 @@ func TestCheckFindsEverything(t *testing.T) {
 	want := []string{"metadata.name", "metadata.namespace", "metadata.labels", "metadata.labels", "metadata.ownerReferences[0].uid", "spec"}
 	if !reflect.DeepEqual(fields, want) {
 		t.Errorf("the causes are %q, want %q", fields, want)
+	}
+}
+
+// counts counts the nodes that are read.
+type counts struct {
+	lifecycle.View
+	read map[uid.UID]int
+}
+
+func (c *counts) Node(u uid.UID) *lifecycle.Node {
+	c.read[u]++
+	return c.View.Node(u)
+}
+
+// TestOwnersThatStayAreNotRead: an update that adds no owner does not read those that the object has.
+func TestOwnersThatStayAreNotRead(t *testing.T) {
+	t.Parallel()
+	r := lifecycletest.New()
+	at := lifecycle.Key{Kind: r.Kinds().Of("", "Pod"), Namespace: "default"}
+	create := func(m *coppicev1.ObjectMeta) *lifecycle.Node {
+		out, err := lifecycle.Create(r.Context(), at, &coppicev1.Object{Metadata: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Apply(out.Events)
+		return r.Node(out.Events[0].UID)
+	}
+	owner := create(&coppicev1.ObjectMeta{Name: "owner"})
+	m := &coppicev1.ObjectMeta{Name: "a", OwnerReferences: []*coppicev1.OwnerReference{{ApiVersion: "v1", Kind: "Pod", Name: "owner", Uid: owner.UID.String()}}}
+	create(m)
+	m.Labels = map[string]string{"a": "b"}
+	ctx := r.Context()
+	v := &counts{View: r, read: map[uid.UID]int{}}
+	ctx.View = v
+	if _, err := lifecycle.Update(ctx, at, &coppicev1.Object{Metadata: m}); err != nil || v.read[owner.UID] != 0 {
+		t.Errorf("the owner is read %d times, %v", v.read[owner.UID], err)
 	}
 }

@@ -24,7 +24,7 @@ func OwnersWarned(warning string) bool { return strings.HasPrefix(warning, owner
 //
 // The texts name no objects but those that the references name: the actor may not be permitted to read others.
 func checkOwners(ctx *Context, at Key, was, n *Node) ([]string, *Error) {
-	if !ctx.StrictOwners && n.Terminating() || allKeep(ctx.View, n) {
+	if !ctx.StrictOwners && n.Terminating() || was != nil && SameOwners(was, n) || allKeep(ctx.View, n) {
 		return nil, nil
 	}
 	var before []OwnerReference
