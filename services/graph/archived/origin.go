@@ -107,6 +107,9 @@ func (h *History) list(ctx context.Context, first uint64) (parts []part, err err
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		if h.own.position == first && !h.listed.IsZero() {
+			return h.parts, h.failure // found meanwhile
+		}
 		h.failure = &UnavailableError{fmt.Errorf("archive %s: the segments of the log that realm %s continues are still being looked at", h.store, h.Realm())}
 		return nil, h.failure
 	}
