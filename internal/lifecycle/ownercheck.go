@@ -11,20 +11,23 @@ import (
 const maxOwnersNamed = 10
 
 // OwnersUnnamed takes the place of the warnings of checkOwners in a reply that has no room for them.
-const OwnersUnnamed = ownersField + ": missing"
+const OwnersUnnamed = "ownerReferences: no such owner"
 
 const ownersField = "metadata.ownerReferences"
 
 // OwnersWarned reports whether a warning is one of owners that do not keep an object that was written.
-func OwnersWarned(warning string) bool { return strings.HasPrefix(warning, ownersField+": ") }
+func OwnersWarned(warning string) bool {
+	return warning == OwnersUnnamed || strings.HasPrefix(warning, ownersField+": ")
+}
 
 // checkOwners examines the owners that a write adds to n. was is the object before, nil for a creation. It returns a
 // warning for each class of them that does not keep the object (A12.6): manifests that were exported name the owners'
 // old uids, and the objects would be collected right after they were created. With ctx.StrictOwners the write is refused.
+// The owners of an object that is being deleted do not matter.
 //
 // The texts name no objects but those that the references name: the actor may not be permitted to read others.
 func checkOwners(ctx *Context, at Key, was, n *Node) ([]string, *Error) {
-	if !ctx.StrictOwners && n.Terminating() || was != nil && SameOwners(was, n) || allKeep(ctx.View, n) {
+	if n.Terminating() || was != nil && SameOwners(was, n) || allKeep(ctx.View, n) {
 		return nil, nil
 	}
 	var before []OwnerReference
@@ -179,10 +182,10 @@ func (k *ownerCheck) warnings() []string {
 	}
 	var list []string
 	if f := &k.found[Dangling]; f.count > 0 {
-		list = append(list, fmt.Sprintf("%s: no such owner: %s; %s%s", ownersField, f, k.consequence(), f.advice()))
+		list = append(list, fmt.Sprintf("%s: no such owner: %s; %s%s", ownersField, f, k.consequence(f), f.advice()))
 	}
 	if f := &k.found[Waiting]; f.count > 0 {
-		list = append(list, fmt.Sprintf("%s: being deleted in the foreground: %s; %s", ownersField, f, k.consequence()))
+		list = append(list, fmt.Sprintf("%s: being deleted in the foreground: %s; %s", ownersField, f, k.consequence(f)))
 	}
 	if f := &k.found[Unknown]; f.count > 0 {
 		list = append(list, fmt.Sprintf("%s: not known to exist: %s; %s%s", ownersField, f, k.stay(f), f.advice()))
@@ -190,9 +193,11 @@ func (k *ownerCheck) warnings() []string {
 	return list
 }
 
-// consequence returns what becomes of the object because of owners that are dangling or waiting.
-func (k *ownerCheck) consequence() string {
+// consequence returns what becomes of the object because of these owners, which are dangling or waiting.
+func (k *ownerCheck) consequence(f *notKept) string {
 	switch {
+	case k.solid && f.count == 1:
+		return "other owners keep the object, and this reference will be removed"
 	case k.solid:
 		return "other owners keep the object, and these references will be removed"
 	case k.unknown || k.found[Unknown].count > 0:
@@ -240,6 +245,6 @@ func (k *ownerCheck) refusal(at Key) *Error {
 		})
 	}
 	e := invalid(at, causes)
-	e.Message += "; refused because of strictOwners"
+	e.Message += "; refused by strictOwners (--strict-owners)"
 	return e
 }
