@@ -182,7 +182,7 @@ func (s *Stack) services(ctx context.Context) error {
 	gc := graph.Config{
 		Conn: nc, Answers: answers, AnyActor: !s.c.Auth, // without Auth every client is the local user
 		Secrets: secrets, OutlastFullDisk: true,
-		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Replicas: s.c.Servers, Version: s.c.Version,
+		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), DataDir: s.c.Dir, Replicas: s.c.Servers, Version: s.c.Version,
 		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,
 	}
 	if s.c.Graph != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -183,5 +185,46 @@ func TestLocalUser(t *testing.T) {
 		if err := testkit.Receive(t, ctx, "a refusal of "+subject, refused); !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("%s: %v", subject, err)
 		}
+	}
+}
+
+// The error for the directory graph of another installation says what helps in a directory that has the log too.
+func TestGraphOfAnother(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	dir, other := t.TempDir(), t.TempDir()
+	s := start(ctx, t, allinone.Config{Dir: dir})
+	if _, err := objects(t, s, bus.DefaultRealm).Create(ctx, named("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Stop(), start(ctx, t, allinone.Config{Dir: other}).Stop()); err != nil {
+		t.Fatal(err)
+	}
+	states := filepath.Join(dir, "graph")
+	if err := errors.Join(os.RemoveAll(states), os.CopyFS(states, os.DirFS(filepath.Join(other, "graph")))); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(says string, not ...string) {
+		t.Helper()
+		s, err := allinone.Start(ctx, allinone.Config{Dir: dir})
+		if err == nil {
+			err = errors.Join(s.Await(ctx), s.Stop())
+		}
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Fatalf("the error does not say %q: %v", says, err)
+		}
+		for _, text := range not {
+			if strings.Contains(err.Error(), text) {
+				t.Errorf("the error says %q: %v", text, err)
+			}
+		}
+	}
+	refused("Move the directory "+states+" away: the next start then replays the log", "--data", "--accept-loss")
+	if err := os.Rename(states, filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	s = start(ctx, t, allinone.Config{Dir: dir})
+	if _, err := objects(t, s, bus.DefaultRealm).Get(ctx, "a"); err != nil {
+		t.Error(err)
 	}
 }

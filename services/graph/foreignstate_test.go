@@ -66,6 +66,7 @@ func TestStateOfAnother(t *testing.T) {
 		return strings.Contains(both.Status(), "realm other: writer") && strings.Contains(both.Status(), "realm "+realm+": writer")
 	})
 	both.stop(ctx)
+	up := func(c *graph.Config) { c.DataDir = "up" }
 	otherSecret := func(c *graph.Config) { c.Secrets = secret.Secrets{}.Draw() }
 	elsewhere := t.TempDir()
 	serve(t, graphConn(t, testkit.NATS(t)), elsewhere, otherSecret).writing(ctx).stop(ctx)
@@ -77,14 +78,18 @@ func TestStateOfAnother(t *testing.T) {
 	for what, states := range map[string]string{"another realm": renamed, "another installation": elsewhere} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			refused(t, n, states, nil, []string{"the state in " + filepath.Join(states, realm) + " is of another realm or installation", "--data"}, []string{"start it with the secret", "coppice rebuild"})
+			is := "the state in " + filepath.Join(states, realm) + " is of another realm or installation"
+			refused(t, n, states, nil, []string{is, "--data"}, []string{"start it with the secret", "coppice rebuild"})
+			refused(t, n, states, up, []string{is, "Move the directory " + states + " away", "replays the log"}, []string{"--data", "start it with the secret"})
 		})
 	}
 	t.Run("log", func(t *testing.T) {
 		t.Parallel()
 		other := testkit.NATS(t)
 		serve(t, graphConn(t, other), t.TempDir(), otherSecret).writing(ctx).stop(ctx)
-		refused(t, other, dir, nil, []string{"the log " + bus.LogStream(realm) + " is of another installation", "--server", "--data", "--secret"}, []string{"coppice rebuild", "--accept-loss"})
+		is := "the log " + bus.LogStream(realm) + " is of another installation"
+		refused(t, other, dir, nil, []string{is, "--server", "--data", "--secret"}, []string{"coppice rebuild", "--accept-loss"})
+		refused(t, other, dir, up, []string{is, filepath.Join("up", "coppice.secret"), "move the directory " + dir + " away"}, []string{"--server", "--data", "--secret", "--accept-loss"})
 	})
 }
 

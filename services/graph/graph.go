@@ -59,6 +59,9 @@ type Config struct {
 	Realms []string
 	// Dir is the directory of the states, with a subdirectory for each realm. Required.
 	Dir string
+	// DataDir is the data directory of `coppice up`, which has the log and the secret too, so that errors
+	// advise what helps there; empty for a graph service that runs by itself.
+	DataDir string
 	// Secrets are the secrets of the installation, which authenticate the logs.
 	// Required.
 	Secrets secret.Secrets

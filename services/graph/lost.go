@@ -61,6 +61,9 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 		if errors.As(err, &lost) {
 			lost.Known = r.known()
 		}
+		if foreign := (*replay.ForeignError)(nil); errors.As(err, &foreign) {
+			foreign.DataDir = r.c.DataDir
+		}
 		return lost, err
 	}
 	ofState, err := compare(func(ctx context.Context, catching bool) error {

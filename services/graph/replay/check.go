@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/secret"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
@@ -238,15 +239,27 @@ type ForeignError struct {
 	// Log: the secret of the graph service is that of the state, and not that of the log. Otherwise it is that of the
 	// log, and not that of the state.
 	Log bool
+	// DataDir is the data directory of `coppice up`, which has the log and the secret too; empty for a graph service
+	// that runs by itself.
+	DataDir string
 }
 
 func (e *ForeignError) Error() string {
+	states := filepath.Dir(e.Dir)
 	if e.Log {
-		return fmt.Sprintf("realm %s: the log %s is of another installation: the state in %s and the secret of this graph service belong together, and neither fits the log. "+
-			"Name the NATS server of this installation with --server, or an empty directory with --data and the secret of the log with --secret", e.Realm, bus.LogStream(e.Realm), e.Dir)
+		advice := "Name the NATS server of this installation with --server, or an empty directory with --data and the secret of the log with --secret"
+		if e.DataDir != "" {
+			advice = fmt.Sprintf("Put the directory %s of this installation back; or, to keep this log, put its secret into %s, and move the directory %s away: the next start then replays the log",
+				filepath.Join(e.DataDir, "nats"), filepath.Join(e.DataDir, secret.FileName), states)
+		}
+		return fmt.Sprintf("realm %s: the log %s is of another installation: the state in %s and the secret of this graph service belong together, and neither fits the log. %s",
+			e.Realm, bus.LogStream(e.Realm), e.Dir, advice)
 	}
-	return fmt.Sprintf("realm %s: the state in %s is of another realm or installation; the secret of this graph service fits the log. "+
-		"Name the directory of this graph service with --data, or an empty one, into which it replays the log, with the same secret", e.Realm, e.Dir)
+	advice := "Name the directory of this graph service with --data, or an empty one, into which it replays the log, with the same secret"
+	if e.DataDir != "" {
+		advice = fmt.Sprintf("Move the directory %s away: the next start then replays the log", states)
+	}
+	return fmt.Sprintf("realm %s: the state in %s is of another realm or installation; the secret of this graph service fits the log. %s", e.Realm, e.Dir, advice)
 }
 
 // otherRealm completes the reason for which a log is refused.
