@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/tail"
 )
 
 func TestMain(m *testing.M) {
@@ -220,7 +221,11 @@ func TestGraphOfAnother(t *testing.T) {
 		}
 	}
 	refused("Move the directory "+states+" away: the next start then replays the log", "--data", "--accept-loss")
-	if err := os.Rename(states, filepath.Join(dir, "away")); err != nil {
+	if err := os.Rename(filepath.Join(states, bus.DefaultRealm), filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	refused("the file "+tail.File(states, bus.DefaultRealm), "--accept-loss")
+	if err := os.RemoveAll(states); err != nil {
 		t.Fatal(err)
 	}
 	s = start(ctx, t, allinone.Config{Dir: dir})

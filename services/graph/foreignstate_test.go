@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/tail"
 )
 
 // refused starts a graph service that must not become ready, with an error that says some texts and not others.
@@ -81,6 +83,30 @@ func TestStateOfAnother(t *testing.T) {
 			is := "the state in " + filepath.Join(states, realm) + " is of another realm or installation"
 			refused(t, n, states, nil, []string{is, "--data"}, []string{"start it with the secret", "coppice rebuild"})
 			refused(t, n, states, up, []string{is, "Move the directory " + states + " away", "replays the log"}, []string{"--data", "start it with the secret"})
+		})
+	}
+	// Only the marks of the log's end, as after `coppice rebuild --state` with a state of another.
+	for what, from := range map[string]string{"mark of another realm": tail.File(dir, "other"), "mark of another installation": tail.File(elsewhere, realm)} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			states := t.TempDir()
+			file := tail.File(states, realm)
+			b, err := os.ReadFile(from)
+			if err = errors.Join(err, os.WriteFile(file, b, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			says, not := []string{"the file " + file, "is of another realm or installation", "move the file away"}, []string{"--accept-loss", "has lost"}
+			started := append([]string{"realm " + realm + ": failed"}, says...)
+			refused(t, n, states, nil, started, not)
+			refused(t, testkit.NATS(t), states, nil, started, not) // there is no log
+			_, err = replay.Rebuild(ctx, testkit.Conn(t, n, bus.RoleGraph), realm, states, testkit.Secrets())
+			saysOnly(t, err, says, not)
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			if _, err = replay.Rebuild(ctx, testkit.Conn(t, n, bus.RoleGraph), realm, states, testkit.Secrets()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	t.Run("log", func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 // openLog opens the log and creates the other streams if they do not exist. It creates a
 // log only if the state is empty. Otherwise a missing log is a MismatchError: an operator
-// has to restore it.
+// has to restore it. A mark of another installation is a ForeignError.
 func (r *realm) openLog(ctx context.Context) error {
 	seen := r.known()
 	return r.await(ctx, func(ctx context.Context) (err error) {
@@ -30,6 +30,11 @@ func (r *realm) openLog(ctx context.Context) error {
 		}
 		switch {
 		case seen > 0 && errors.Is(err, jetstream.ErrStreamNotFound):
+			if r.seen.GetSequence() == 0 {
+				if err := replay.CheckMark(r.tail.Mark(), r.keys, r.name, r.dir()); err != nil {
+					return err
+				}
+			}
 			return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: seen, What: fmt.Sprintf("the stream of the log, %s, is gone, and this graph service has seen %d commits of it", bus.LogStream(r.name), seen)}
 		case err != nil:
 			return err

@@ -232,19 +232,25 @@ func (e *MismatchError) Error() string {
 		"To go on with the log as it is, without the lost commits, start this graph service with --accept-loss %s@%d", e.Realm, e.What, rebuild, e.Realm, e.Known)
 }
 
-// ForeignError says that a state and a log are not of the same realm and installation. Waiting does not help,
+// ForeignError says that a state, or the mark of the log's end, and a log are not of the same realm and installation. Waiting does not help,
 // and nothing was changed.
 type ForeignError struct {
 	Realm, Dir string
 	// Log: the secret of the graph service is that of the state, and not that of the log. Otherwise it is that of the
 	// log, and not that of the state.
 	Log bool
+	// Mark is the file of the mark if it is that which does not fit, and not the state; otherwise empty.
+	Mark string
 	// DataDir is the data directory of `coppice up`, which has the log and the secret too; empty for a graph service
 	// that runs by itself.
 	DataDir string
 }
 
 func (e *ForeignError) Error() string {
+	if e.Mark != "" {
+		return fmt.Sprintf("realm %s: the file %s, which names the last commit that a graph service has seen, is of another realm or installation: its key is not derived from the secret of this graph service. "+
+			"If this secret is the right one, move the file away: the next start writes another", e.Realm, e.Mark)
+	}
 	states := filepath.Dir(e.Dir)
 	if e.Log {
 		advice := "Name the NATS server of this installation with --server, or an empty directory with --data and the secret of the log with --secret"

@@ -2,15 +2,17 @@ package replay
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/tail"
 )
 
 // CheckTail returns a MismatchError if the log has lost the commit of a mark, or has
-// another one in its place. See CheckLog for the other parameters and ErrBehind.
+// another one in its place, and a ForeignError instead if the mark is of another installation. See CheckLog for the other parameters and ErrBehind.
 func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, catching bool) error {
 	if mark == (tail.Mark{}) {
 		return nil
@@ -22,6 +24,11 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 	refuse := func(format string, args ...any) error {
 		what := fmt.Sprintf(format, args...)
 		of, err := realmOf(ctx, log, first, last)
+		if err == nil && of != mark.Realm() {
+			if err := CheckMark(mark, log.Keys(), realm, dir); err != nil {
+				return err
+			}
+		}
 		if was := mark.Realm(); err == nil && of != ([16]byte{}) && was != ([16]byte{}) && of != was {
 			what += otherRealm(of, was) // a log may also continue another realm, and is then not refused
 		}
@@ -59,6 +66,18 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 			last, mark.Position, mark.Sequence)
 	}
 	return nil
+}
+
+// CheckMark returns a ForeignError if the key of a mark is not derived from the secret of this process: another
+// installation, or another realm of this one, has written the mark. If the key fits, a log of another realm has
+// taken the place of the one that the mark knows, whose commits are lost.
+func CheckMark(mark tail.Mark, keys *eventlog.Keys, realm, dir string) error {
+	of := eventlog.Chain{RealmID: mark.Realm(), Key: eventlog.KeyID{Number: mark.Key}}
+	fingerprint, err := hex.DecodeString(mark.Fingerprint)
+	if err != nil || copy(of.Key.Fingerprint[:], fingerprint) < len(of.Key.Fingerprint) || keys.Fit(&of) == nil {
+		return nil
+	}
+	return &ForeignError{Realm: realm, Dir: dir, Mark: tail.File(filepath.Dir(dir), realm)}
 }
 
 // readable is Log.Last, with why the archive of the log could not be read; nil for a log without one.

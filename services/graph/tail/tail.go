@@ -33,13 +33,20 @@ type Mark struct {
 	Checksum uint64 `json:"checksum"`
 	// RealmID is the id of the log, in hexadecimal.
 	RealmID string `json:"realmID,omitempty"`
+	// Key is the number of the key of the next commit, and Fingerprint that of this key, in hexadecimal; empty in a file
+	// that does not have it.
+	Key         uint32 `json:"key,omitempty"`
+	Fingerprint string `json:"keyFingerprint,omitempty"`
 	// Created is when the stream of the log was created, in Unix nanoseconds; zero if it is not known.
 	Created int64 `json:"created,omitempty"`
 }
 
 // Of returns the mark of the last commit of a state.
 func Of(c *coppicev1.Checkpoint) Mark {
-	return Mark{Sequence: c.GetSequence(), Position: c.GetPosition(), Revision: c.GetRevision(), Checksum: c.GetChecksum(), RealmID: hex.EncodeToString(c.GetRealmId()), Created: c.GetStreamCreated()}
+	return Mark{
+		Sequence: c.GetSequence(), Position: c.GetPosition(), Revision: c.GetRevision(), Checksum: c.GetChecksum(), RealmID: hex.EncodeToString(c.GetRealmId()),
+		Key: c.GetKey(), Fingerprint: hex.EncodeToString(c.GetKeyFingerprint()), Created: c.GetStreamCreated(),
+	}
 }
 
 // Realm returns the id of the log, zero if it is not known.
