@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph/origin"
 )
 
@@ -98,7 +99,7 @@ func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginT
 		}
 		return t, err
 	}
-	if t.secrets, err = secret.LoadOrDraw(filepath.Join(f.data, secret.FileName)); err != nil {
+	if t.secrets, err = allinone.Secrets(f.data); err != nil {
 		return t, err
 	}
 	own, err := inDirectory(filepath.Join(f.data, archiveDir))

@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
 // loadSecrets returns the secrets of an installation: from the file if its name is not empty,
 // otherwise from the environment, otherwise from the data directory. If the directory has no
-// secret, loadSecrets generates one there.
+// secret, loadSecrets generates one there, unless the directory has a state.
 func loadSecrets(file, data string) (secret.Secrets, error) {
 	if file != "" {
 		s, err := secret.Load(file)
@@ -30,7 +31,11 @@ func loadSecrets(file, data string) (secret.Secrets, error) {
 		}
 		return s, err
 	}
-	return secret.LoadOrDraw(filepath.Join(data, secret.FileName))
+	s, err := secret.LoadOrDraw(filepath.Join(data, secret.FileName), graph.Written()...)
+	if errors.Is(err, secret.ErrLost) {
+		err = fmt.Errorf("%w; if the secret is in another file, name that with --secret", err)
+	}
+	return s, err
 }
 
 func (a *app) secretCommand() *cobra.Command {

@@ -170,12 +170,27 @@ func Load(file string) (Secrets, error) {
 	return s, nil
 }
 
+// ErrLost is returned by LoadOrDraw if there is no file and a secret was used before.
+var ErrLost = errors.New("put the file back from the backup: without it no graph service can read the log; " +
+	"if the secret is lost, restore each realm from its archive into another directory with 'coppice realm restore'")
+
 // LoadOrDraw is Load. If there is no file, it generates a secret and writes the file with
-// mode 0600.
-func LoadOrDraw(file string) (Secrets, error) {
+// mode 0600. It does neither, and returns ErrLost, if the directory of the file has other files
+// that were written with a secret: those that match one of the patterns of fs.Glob.
+func LoadOrDraw(file string, written ...string) (Secrets, error) {
 	s, err := Load(file)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return s, err
+	}
+	dir := filepath.Dir(file)
+	for _, pattern := range written {
+		found, err := fs.Glob(os.DirFS(dir), pattern)
+		if err != nil {
+			return s, err
+		}
+		if len(found) > 0 {
+			return s, fmt.Errorf("%s does not exist, and %s was written with a secret: %w", file, filepath.Join(dir, found[0]), ErrLost)
+		}
 	}
 	s = Secrets{}.Draw()
 	err = Save(file, s)

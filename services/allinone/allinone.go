@@ -166,6 +166,16 @@ func (s *Stack) actor(ctx context.Context, run func(context.Context) error, read
 	s.ready = append(s.ready, ready)
 }
 
+// Secrets returns the secrets of a directory. If it has none, it gets one, unless it has a log or a state: the error
+// is then secret.ErrLost.
+func Secrets(dir string) (secret.Secrets, error) {
+	written := []string{"nats/jetstream/*/streams/" + bus.LogStream("*")}
+	for _, pattern := range graph.Written() {
+		written = append(written, "graph/"+pattern)
+	}
+	return secret.LoadOrDraw(filepath.Join(dir, secret.FileName), written...)
+}
+
 func (s *Stack) services(ctx context.Context) error {
 	nc, err := s.Conn(bus.RoleGraph)
 	if err != nil {
@@ -175,7 +185,7 @@ func (s *Stack) services(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	secrets, err := secret.LoadOrDraw(filepath.Join(s.c.Dir, secret.FileName))
+	secrets, err := Secrets(s.c.Dir)
 	if err != nil {
 		return err
 	}

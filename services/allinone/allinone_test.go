@@ -3,6 +3,7 @@ package allinone_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -232,4 +234,47 @@ func TestGraphOfAnother(t *testing.T) {
 	if _, err := objects(t, s, bus.DefaultRealm).Get(ctx, "a"); err != nil {
 		t.Error(err)
 	}
+}
+
+// A stack does not create a secret for a log or a state that was written with another one.
+func TestSecretLost(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	dir := t.TempDir()
+	if err := start(ctx, t, allinone.Config{Dir: dir}).Stop(); err != nil {
+		t.Fatal(err)
+	}
+	file, states, log := filepath.Join(dir, secret.FileName), filepath.Join(dir, "graph"), filepath.Join(dir, "nats")
+	backup := filepath.Join(t.TempDir(), "secret")
+	if err := os.Rename(file, backup); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(with string) {
+		t.Helper()
+		s, err := allinone.Start(ctx, allinone.Config{Dir: dir})
+		if err == nil {
+			err = errors.Join(s.Await(ctx), s.Stop())
+		}
+		if err == nil || !strings.Contains(err.Error(), file+" does not exist") || !strings.Contains(err.Error(), "from the backup") {
+			t.Errorf("with %s: %v", with, err)
+		}
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("with %s, a secret was created: %v", with, err)
+			_ = os.Remove(file)
+		}
+	}
+	refused("a log and a state")
+	away := filepath.Join(t.TempDir(), "away")
+	if err := os.Rename(states, away); err != nil {
+		t.Fatal(err)
+	}
+	refused("a log")
+	if err := errors.Join(os.Rename(away, states), os.Rename(log, away)); err != nil {
+		t.Fatal(err)
+	}
+	refused("a state")
+	if err := errors.Join(os.RemoveAll(log), os.Rename(away, log), os.Rename(backup, file)); err != nil {
+		t.Fatal(err)
+	}
+	start(ctx, t, allinone.Config{Dir: dir})
 }

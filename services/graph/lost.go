@@ -17,6 +17,10 @@ import (
 // keepTail is the time between two writes of the mark of the log's end, if it has grown.
 const keepTail = time.Second
 
+// Written returns patterns of fs.Glob for the files in the directory of a graph service that belong to one secret: those of
+// states and of marks.
+func Written() []string { return []string{"*/MANIFEST-*", "*/marker.*", tail.File("", "*")} }
+
 // openTail reads the mark of the log's end. A mark that cannot be read is replaced, since
 // the checkpoint of the state is compared with the log too.
 func (r *realm) openTail() {
