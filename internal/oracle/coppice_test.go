@@ -69,7 +69,8 @@ func (s *coppice) Do(_ context.Context, q oracle.Request) (*oracle.Reply, error)
 	reply, err := accepted(out.Code, s.left(q.Verb, out))
 	s.realm = was
 	if err == nil {
-		reply.Warned = len(out.Warnings) > 0
+		// Kubernetes warns of no owners that do not exist.
+		reply.Warned = slices.ContainsFunc(out.Warnings, func(w string) bool { return !lifecycle.OwnersWarned(w) })
 	}
 	return reply, err
 }
