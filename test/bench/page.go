@@ -68,7 +68,7 @@ func (p *page) write(out io.Writer) error {
 	w.line("- A cascade starts when compactions of the creations before it are done.")
 	w.line("- Cascades, creations and latency alternate %d times; the run with the median rate, or ratio, counts.", targetRounds)
 	w.line("- Latency alternates one command, one request to bare NATS, and one sync of as many bytes.")
-	w.line("- \"Services as processes\" runs each service as a process with a NATS account of its own, as `coppice nats-config` writes them.")
+	w.line("- \"Services as processes\" runs each service as a process with a NATS account of its own, as `coppice nats-config` writes them. The NATS server imports each message into another account, which costs what the percentages show.")
 	w.line("")
 	w.line("%s.", p.machine)
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
