@@ -131,7 +131,7 @@ func TestOwnersThatDoNotExist(t *testing.T) {
 	}
 }
 
-// A batch whose reply has no room for the names still says of which objects owners are missing.
+// A reply that has no room for the names of missing owners still has a warning for each object.
 func TestOwnersThatAReplyHasNoRoomFor(t *testing.T) {
 	t.Parallel()
 	r := start(t)
