@@ -24,11 +24,19 @@ func MergePatch(doc, patch []byte) ([]byte, error) {
 			return nil, fmt.Errorf("merge patch: the document: %w", err)
 		}
 	}
+	merged, err := encode(merge(was, change))
+	if err != nil {
+		return nil, fmt.Errorf("merge patch: %w", err)
+	}
+	return merged, nil
+}
+
+func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(merge(was, change)); err != nil {
-		return nil, fmt.Errorf("merge patch: %w", err)
+	if err := e.Encode(v); err != nil {
+		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

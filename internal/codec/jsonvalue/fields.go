@@ -1,0 +1,336 @@
+package jsonvalue
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Fields is a set of members of a JSON value, in the format FieldsV1 of Kubernetes: the name
+// "f:spec" stands for the member spec, `v:"x"` for the element "x" of a list that is a set, and
+// `k:{"uid":"x"}` for the element of a list whose elements have keys. A member without members
+// of its own has an empty set. The zero value is an empty set.
+type Fields map[string]Fields
+
+// The prefixes of names in Fields.
+const (
+	memberPrefix  = "f:"
+	elementPrefix = "v:"
+	keyPrefix     = "k:"
+)
+
+// FieldName returns the name of a member in Fields.
+func FieldName(member string) string { return memberPrefix + member }
+
+// ElementName returns the name of an element of a list that is a set.
+func ElementName(element string) string { return elementPrefix + string(AppendString(nil, element)) }
+
+// KeyName returns the name of an element of a list whose elements have keys: pairs are the names
+// and values of the key, of which empty ones are left out.
+func KeyName(pairs ...string) string {
+	b := []byte(keyPrefix + "{")
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			continue
+		}
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = AppendString(b, pairs[i])
+		b = append(b, ':')
+		b = AppendString(b, pairs[i+1])
+	}
+	return string(append(b, '}'))
+}
+
+// ParseFields reads a set that a FieldsWriter has written. No bytes are the empty set.
+func ParseFields(raw []byte) (f Fields, err error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, fmt.Errorf("the record of applied members: %w", err)
+	}
+	return f, nil
+}
+
+// FieldsWriter writes a set in the encoding that ParseFields reads. The order of members is that of the calls.
+type FieldsWriter struct {
+	b []byte
+}
+
+// NewFieldsWriter returns a FieldsWriter with room for some bytes.
+func NewFieldsWriter(room int) *FieldsWriter {
+	return &FieldsWriter{append(make([]byte, 0, room), '{')}
+}
+
+// Add writes a member without members.
+func (w *FieldsWriter) Add(name string) {
+	w.name(name)
+	w.b = append(w.b, "{}"...)
+}
+
+// Open begins a member with members, and returns what Close needs to end it.
+func (w *FieldsWriter) Open(name string) (mark int) {
+	mark = len(w.b)
+	w.name(name)
+	w.b = append(w.b, '{')
+	return mark
+}
+
+// Close ends the member that Open has begun. A member that has got no members is removed.
+func (w *FieldsWriter) Close(mark int) {
+	if w.b[len(w.b)-1] == '{' {
+		w.b = w.b[:mark]
+		return
+	}
+	w.b = append(w.b, '}')
+}
+
+// AddValue writes a member with the members of a JSON value, which must have passed Check. Members
+// that are null are left out.
+func (w *FieldsWriter) AddValue(name string, raw []byte) {
+	w.name(name)
+	s := fieldScanner{raw: raw, b: w.b}
+	s.space()
+	s.value()
+	w.b = s.b
+}
+
+// AddMembers writes the members of a JSON object, as AddValue does.
+func (w *FieldsWriter) AddMembers(raw []byte) {
+	s := fieldScanner{raw: raw, b: w.b}
+	s.space()
+	if s.raw[s.at] != '{' {
+		return
+	}
+	s.members()
+	w.b = s.b
+}
+
+// Bytes returns the encoding, nil for the empty set. Nothing may be written afterwards.
+func (w *FieldsWriter) Bytes() []byte {
+	if len(w.b) == 1 {
+		return nil
+	}
+	return append(w.b, '}')
+}
+
+func (w *FieldsWriter) name(name string) {
+	if w.b[len(w.b)-1] != '{' {
+		w.b = append(w.b, ',')
+	}
+	w.b = append(AppendString(w.b, name), ':')
+}
+
+// AppendString appends a JSON string.
+func AppendString(b []byte, s string) []byte {
+	plain := utf8.ValidString(s)
+	for i := 0; plain && i < len(s); i++ {
+		plain = s[i] >= ' ' && s[i] != '"' && s[i] != '\\'
+	}
+	if plain {
+		b = append(b, '"')
+		b = append(b, s...)
+		return append(b, '"')
+	}
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string has no error
+	}
+	return append(b, quoted...)
+}
+
+// fieldScanner reads JSON that has passed Check.
+type fieldScanner struct {
+	raw []byte
+	at  int
+	b   []byte
+}
+
+func (s *fieldScanner) space() {
+	for s.at < len(s.raw) && isSpace(s.raw[s.at]) {
+		s.at++
+	}
+}
+
+// value reads a value, and appends its set.
+func (s *fieldScanner) value() {
+	if s.raw[s.at] != '{' {
+		s.skip()
+		s.b = append(s.b, '{', '}')
+		return
+	}
+	s.b = append(s.b, '{')
+	s.members()
+	s.b = append(s.b, '}')
+}
+
+// members reads an object, and appends its members.
+func (s *fieldScanner) members() {
+	for s.at++; ; {
+		s.space()
+		switch s.raw[s.at] {
+		case '}':
+			s.at++
+			return
+		case ',':
+			s.at++
+			s.space()
+		}
+		begin := s.at
+		s.text()
+		name := s.raw[begin+1 : s.at] // with the closing quote
+		s.space()
+		s.at++ // the colon
+		s.space()
+		if s.raw[s.at] == 'n' {
+			s.skip()
+			continue
+		}
+		if s.b[len(s.b)-1] != '{' {
+			s.b = append(s.b, ',')
+		}
+		s.b = append(s.b, '"')
+		s.b = append(s.b, memberPrefix...)
+		s.b = append(s.b, name...)
+		s.b = append(s.b, ':')
+		s.value()
+	}
+}
+
+// text reads a string.
+func (s *fieldScanner) text() {
+	for s.at++; s.raw[s.at] != '"'; s.at++ {
+		if s.raw[s.at] == '\\' {
+			s.at++
+		}
+	}
+	s.at++
+}
+
+// skip reads a value that has no members to append.
+func (s *fieldScanner) skip() {
+	for depth := 0; s.at < len(s.raw); {
+		switch c := s.raw[s.at]; c {
+		case '"':
+			s.text()
+		case '{', '[':
+			depth++
+			s.at++
+			continue
+		case '}', ']':
+			if depth == 0 {
+				return // the end of the object around a number or a word
+			}
+			depth--
+			s.at++
+		case ',':
+			if depth == 0 {
+				return
+			}
+			s.at++
+			continue
+		default:
+			s.at++
+			continue
+		}
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// Minus returns the members of f that g does not have.
+func (f Fields) Minus(g Fields) Fields {
+	var rest Fields
+	keep := func(name string, members Fields) {
+		if rest == nil {
+			rest = Fields{}
+		}
+		rest[name] = members
+	}
+	for name, members := range f {
+		has, ok := g[name]
+		if !ok {
+			keep(name, members)
+		} else if less := members.Minus(has); len(less) > 0 {
+			keep(name, less)
+		}
+	}
+	return rest
+}
+
+// Has reports whether the set has a member.
+func (f Fields) Has(name string) bool {
+	_, ok := f[name]
+	return ok
+}
+
+// Of returns the members of a member.
+func (f Fields) Of(member string) Fields { return f[FieldName(member)] }
+
+// ApplyPatch is MergePatch of the document without the members in lost: those that an earlier patch has
+// set, and this one does not have. Members that lost does not name stay, and so do the members around them.
+// An empty patch merges nothing. The result is empty if nothing is left.
+func ApplyPatch(doc, patch []byte, lost Fields) ([]byte, error) {
+	if len(lost) > 0 && len(doc) > 0 {
+		was, err := decode(doc)
+		if err != nil {
+			return nil, fmt.Errorf("apply: the document: %w", err)
+		}
+		if was = without(was, lost); was == nil {
+			doc = nil
+		} else if doc, err = encode(was); err != nil {
+			return nil, fmt.Errorf("apply: %w", err)
+		}
+	}
+	if len(patch) == 0 {
+		return doc, nil
+	}
+	return MergePatch(doc, patch)
+}
+
+// ApplyMember is ApplyPatch for the value of a member. lost names members of the object that has the member.
+func ApplyMember(name string, doc, patch []byte, lost Fields) ([]byte, error) {
+	of, ok := lost[FieldName(name)]
+	if ok && len(of) == 0 && len(doc) > 0 {
+		if was, err := decode(doc); err != nil {
+			return nil, fmt.Errorf("apply: the document: %w", err)
+		} else if inner, _ := was.(map[string]any); len(inner) == 0 {
+			doc = nil
+		}
+	}
+	return ApplyPatch(doc, patch, of)
+}
+
+// without removes members of a document, nil if nothing is left. A list, and a value that
+// is no object any more although members of it are lost, stay as they are.
+func without(doc any, lost Fields) any {
+	members, ok := doc.(map[string]any)
+	if !ok {
+		return doc
+	}
+	for name, of := range lost {
+		name, ok := strings.CutPrefix(name, memberPrefix)
+		if !ok {
+			continue
+		}
+		was, ok := members[name]
+		if !ok {
+			continue
+		}
+		inner, nested := was.(map[string]any)
+		switch {
+		case len(of) == 0 && len(inner) == 0:
+			delete(members, name)
+		case len(of) > 0 && nested && without(was, of) == nil:
+			delete(members, name)
+		}
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	return members
+}
