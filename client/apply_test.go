@@ -29,7 +29,7 @@ func TestApplyBatch(t *testing.T) {
 		}
 		return labels
 	}
-	same, err := objects.Create(s.ctx, manifest("same", "old"))
+	same, err := objects.Apply(s.ctx, manifest("same", "old"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,8 @@ type ResourceClient interface {
 	UpdateBatch(ctx context.Context, objects []*Object, opts ...WriteOption) ([]Result, error)
 	// UpdateStatus replaces an object's status. It fails as Update does.
 	UpdateStatus(ctx context.Context, object *Object, opts ...WriteOption) (*Object, error)
-	// Apply creates an object, or merges it into the existing one. What the server sets, such
+	// Apply creates an object, or merges it into the existing one: it sets what object has, removes what the
+	// last Apply has set and object does not have, and keeps what others have set. What the server sets, such
 	// as uid and resourceVersion, is ignored.
 	Apply(ctx context.Context, object *Object, opts ...WriteOption) (*Object, error)
 	// ApplyBatch applies objects in one request. Limits and results are those of CreateBatch.

@@ -158,6 +158,16 @@ func (v IncludeUninitialized) ApplyToList(o *ListOptions) { o.IncludeUninitializ
 // ApplyToWatch sets o.IncludeUninitialized.
 func (v IncludeUninitialized) ApplyToWatch(o *WatchOptions) { o.IncludeUninitialized = bool(v) }
 
+// IncludeApplied also returns ObjectMeta.Applied: the names of the members that the last apply has set. Graph services
+// that are older than this option ignore it.
+type IncludeApplied bool
+
+// ApplyToGet sets o.IncludeApplied.
+func (v IncludeApplied) ApplyToGet(o *GetOptions) { o.IncludeApplied = bool(v) }
+
+// ApplyToList sets o.IncludeApplied.
+func (v IncludeApplied) ApplyToList(o *ListOptions) { o.IncludeApplied = bool(v) }
+
 // LabelSelector selects objects as kubectl does: "app=web,tier!=db,env in (a,b),!legacy".
 type LabelSelector string
 

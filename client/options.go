@@ -132,10 +132,11 @@ type DeletePlannedOption interface {
 // GetOptions are the options of Get.
 type GetOptions struct {
 	IncludeUninitialized bool
+	IncludeApplied       bool
 	Reply                *Reply
 }
 
-// GetOption is an option of Get: IncludeUninitialized or ReplyInto.
+// GetOption is an option of Get: IncludeUninitialized, IncludeApplied or ReplyInto.
 type GetOption interface{ ApplyToGet(o *GetOptions) }
 
 // ListOptions are the options of List and ListPage.
@@ -145,11 +146,12 @@ type ListOptions struct {
 	Continue             string
 	MinRevision          uint64
 	IncludeUninitialized bool
+	IncludeApplied       bool
 	Reply                *Reply
 }
 
 // ListOption is an option of List and ListPage: LabelSelector, Limit, Continue,
-// MinRevision, IncludeUninitialized or ReplyInto.
+// MinRevision, IncludeUninitialized, IncludeApplied or ReplyInto.
 type ListOption interface{ ApplyToList(o *ListOptions) }
 
 // WatchOptions are the options of Watch.

@@ -198,7 +198,7 @@ func (r *resourceClient) Get(ctx context.Context, name string, opts ...GetOption
 	g := collect(opts, GetOption.ApplyToGet)
 	var reply coppicev1.ObjectsReply
 	err := r.c.read(ctx, r.api(bus.VerbGet), &coppicev1.GetRequest{
-		Names: []string{name}, IncludeUninitialized: g.IncludeUninitialized,
+		Names: []string{name}, IncludeUninitialized: g.IncludeUninitialized, IncludeApplied: g.IncludeApplied,
 	}, &reply)
 	return object(&reply, g.Reply, err)
 }
@@ -232,7 +232,7 @@ func (r *resourceClient) page(ctx context.Context, l ListOptions) (*Page, error)
 	var reply coppicev1.ListReply
 	if err := r.c.read(ctx, r.api(bus.VerbList), &coppicev1.ListRequest{
 		LabelSelector: l.LabelSelector, Limit: uint32(max(l.Limit, 0)), Continue: l.Continue, MinRevision: l.MinRevision,
-		IncludeUninitialized: l.IncludeUninitialized,
+		IncludeUninitialized: l.IncludeUninitialized, IncludeApplied: l.IncludeApplied,
 	}, &reply); err != nil {
 		return nil, err
 	}

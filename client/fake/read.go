@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -58,6 +59,9 @@ func (r *resourceClient) Get(ctx context.Context, name string, opts ...client.Ge
 			return refusal
 		}
 		found = proto.CloneOf(lifecycle.Object{Node: n, Body: realm.Body(n)}.API())
+		if o.IncludeApplied {
+			found.Metadata.Applied = bytes.Clone(realm.Body(n).GetApplied())
+		}
 		return nil
 	})
 	return found, err
@@ -117,7 +121,11 @@ func (r *resourceClient) page(ctx context.Context, o *client.ListOptions) (*clie
 				page.Continue = base64.RawURLEncoding.EncodeToString([]byte(last.GetNamespace() + "\x00" + last.GetName()))
 				break
 			}
-			page.Objects = append(page.Objects, proto.CloneOf(found.API()))
+			object := proto.CloneOf(found.API())
+			if o.IncludeApplied {
+				object.Metadata.Applied = bytes.Clone(found.Body.GetApplied())
+			}
+			page.Objects = append(page.Objects, object)
 		}
 		return nil
 	})

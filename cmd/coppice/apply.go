@@ -29,9 +29,15 @@ func (a *app) applyCommand() *cobra.Command {
 		Use:     "apply -f FILE",
 		GroupID: "objects",
 		Short:   "Create objects from manifests, or bring them up to date",
-		Long: `Create the objects of manifests, or merge the manifests into existing objects:
-fields that a manifest does not mention are kept. Fields that the server sets (uid,
-resourceVersion, timestamps) and status are ignored; 'coppice import' keeps them.
+		Long: `Create the objects of manifests, or merge the manifests into existing objects. Apply
+sets what a manifest has, and removes what the manifest that was applied before had and
+this one has not: labels, annotations, finalizers, owner references, uses, and members of
+spec and the like. What others have set stays. Lists in spec are replaced. The first
+apply of an object that 'create' or 'import' has made removes nothing. 'coppice get
+--show-managed-fields -o yaml' shows what the last apply has set.
+
+Fields that the server sets (uid, resourceVersion, timestamps) and status are ignored;
+'coppice import' keeps them.
 
 If a file is neither YAML nor JSON, nothing is applied. If the server refuses an
 object, the others are applied, and the exit code is 1. Objects are applied
@@ -128,9 +134,9 @@ func rehearsed(outcome string) func(*session, context.Context, item, dryMode, op
 	}
 }
 
-// rehearseApply compares an object with what apply would make of it.
+// rehearseApply compares an object with what apply would make of it, and what apply would record.
 func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, o operation) (string, error) {
-	before, err := i.objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true))
+	before, err := i.objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true), client.IncludeApplied(true))
 	if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrBadRequest) {
 		return "", err
 	}

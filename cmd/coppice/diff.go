@@ -106,6 +106,7 @@ func (s *session) diffOne(ctx context.Context, i item) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	is.Metadata.Applied = nil // before has none
 	var was []byte
 	if before != nil {
 		if was, err = manifestText(before); err != nil {

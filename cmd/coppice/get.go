@@ -70,6 +70,7 @@ paths of kubectl.`,
 	c.Flags().BoolVar(&f.showLabels, "show-labels", false, "add a column with the labels to tables")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the headers of tables out")
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
+	c.Flags().BoolVar(&f.applied, "show-managed-fields", false, "also the members that the last apply has set, in metadata.managedFields")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "then print changes, until interrupted")
 	c.Flags().BoolVar(&f.watchOnly, "watch-only", false, "print changes only, not the existing objects")
 	completeFlag(c, "output", getFormats()...)
@@ -90,6 +91,9 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 		}
 		if s.at != "" {
 			return wrong("-w does not go with --at: the past does not change")
+		}
+		if f.applied {
+			return wrong("-w does not go with --show-managed-fields")
 		}
 		if g.sortBy != nil || len(g.fields) > 0 {
 			return wrong("-w does not go with --sort-by and --field-selector")

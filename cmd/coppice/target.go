@@ -121,6 +121,8 @@ type where struct {
 	all       bool
 	// uninitialized: also objects that are not initialized.
 	uninitialized bool
+	// applied: also what the last apply has set.
+	applied bool
 	// unreadable: also objects that are named and whose body cannot be decoded. Only their
 	// names, namespaces and uids are read.
 	unreadable bool
@@ -156,7 +158,7 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 	}
 	objects := s.objects(t.kind, w.of(t.kind))
 	if len(t.names) == 0 {
-		for o, err := range objects.List(ctx, client.LabelSelector(selector), client.IncludeUninitialized(w.uninitialized)) {
+		for o, err := range objects.List(ctx, client.LabelSelector(selector), client.IncludeUninitialized(w.uninitialized), client.IncludeApplied(w.applied)) {
 			if err == nil {
 				err = visit(o)
 			}
@@ -168,7 +170,7 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 	}
 	var errs []error
 	for _, name := range t.names {
-		o, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized))
+		o, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized), client.IncludeApplied(w.applied))
 		if uid := unreadable(err); w.unreadable && uid != "" {
 			o, err = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: w.of(t.kind), Uid: uid}}, nil
 		}

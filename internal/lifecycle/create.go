@@ -20,6 +20,7 @@ type Checked struct {
 	metadata, json []Cause // what is wrong with them
 	warnings       []string
 	owners         []OwnerReference // each once, if nothing is wrong with the metadata
+	applied        []byte           // the record of an apply that creates the object
 }
 
 // Check checks an object that is to be created.
@@ -111,6 +112,8 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 	}
 	body := bodyOf(o)
 	body.Status = nil // written by updatestatus
+	body.Applied = c.applied
+	unrecorded := keepApplied(ctx, body, size)
 	if IsPolicy(node) {
 		beginPolicy(ctx, body)
 	}
@@ -127,7 +130,7 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 			Object: Object{Node: node, Body: body},
 		}),
 		Object:   Object{Body: body},
-		Warnings: append(append(slices.Clip(c.warnings), owners...), expiryWarnings(node, ctx.Now)...),
+		Warnings: slices.Concat(c.warnings, unrecorded, owners, expiryWarnings(node, ctx.Now)),
 	}, nil
 }
 

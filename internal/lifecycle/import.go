@@ -215,6 +215,8 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 	}
 	keepEqualJSON(&body.Status, old.GetStatus())
 	keepEqualJSON(&body.Extra, old.GetExtra())
+	body.Applied = old.GetApplied()
+	out.Warnings = append(out.Warnings, keepApplied(ctx, body, objectcodec.Size(Object{Node: node, Body: body}.API()))...)
 	if IsPolicy(was) {
 		policyStatus(ctx, was, node, body, old)
 	}

@@ -78,6 +78,32 @@ func TestExternalFinalizersAreKept(t *testing.T) {
 	}
 }
 
+// An apply without the permission keeps the external finalizers that the apply before has set and that it
+// leaves out, once: the next apply does not know them any more.
+func TestApplyKeepsExternalFinalizers(t *testing.T) {
+	t.Parallel()
+	r := memrealm.New()
+	at := lifecycle.Key{Kind: r.Kinds().Resource("configmaps"), Namespace: "shop"}
+	for i, step := range []struct{ sent, want, kept string }{
+		{"x/a orphan x/b", "x/a orphan x/b", ""},
+		{"x/b", "x/a x/b", "x/a"},
+		{"x/b", "x/a x/b", ""},
+		{"", "x/a x/b", "x/b"},
+	} {
+		ctx := r.Context()
+		ctx.RemovesFinalizers = false
+		out, err := lifecycle.Apply(ctx, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a", Finalizers: strings.Fields(step.sent)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Apply(out.Events)
+		n := r.Node(r.Lookup(at.Kind, at.Namespace, "a"))
+		if names, _ := kept.Finalizers(out.Warnings); !slices.Equal(n.Finalizers, strings.Fields(step.want)) || !slices.Equal(names, strings.Fields(step.kept)) {
+			t.Errorf("apply %d of %q: the object has %q, want %q; the warnings are %q, want %q named", i, step.sent, n.Finalizers, step.want, out.Warnings, step.kept)
+		}
+	}
+}
+
 // A refusal names the finalizers that the object would keep, if these are too many.
 func TestTooManyAreKept(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -54,94 +53,6 @@ func warning(warnings []string) func(*Outcome, *Error) (*Outcome, *Error) {
 			out.Warnings = append(slices.Clip(warnings), out.Warnings...)
 		}
 		return out, err
-	}
-}
-
-// ApplyAcross is Apply for an actor with the permission to write uses of objects in other
-// namespaces (B3.10).
-func ApplyAcross(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
-	across := *ctx
-	across.Across = true
-	return Apply(&across, at, o)
-}
-
-// Apply decides an apply: it merges the manifest into the existing object, or creates the
-// object. Members that the manifest does not mention stay as they are. Members that are null
-// in the manifest are removed, or not created. Applying the same manifest again changes
-// nothing. Fields that the server sets, such as uid and resourceVersion, are ignored, so that
-// the manifest of an object in another realm can be applied.
-func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
-	versioned := o.GetApiVersion() != ""
-	at, o, err := target(at, o)
-	if err != nil {
-		return nil, err
-	}
-	ignored := protectionWarnings(o.GetMetadata())
-	o = wiped(o)
-	var was *Node
-	if at.Name != "" {
-		if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
-			was = ctx.Node(u)
-		}
-	}
-	o, warnings, causes := normalJSON(o)
-	warnings = append(ignored, warnings...)
-	if was == nil {
-		if len(causes) == 0 {
-			if err := dropNulls(o); err != nil {
-				return nil, at.err(ReasonBadRequest, "%s: %v", at, err)
-			}
-		}
-		return warning(warnings)(Create(ctx, at, o))
-	}
-	if err := invalid(at, causes); err != nil {
-		return nil, err
-	}
-	if !versioned {
-		o.ApiVersion = was.APIVersion
-	}
-	o.Metadata.Initializers = nil // they are for the object that is to be
-	patch, fail := manifest.ToJSON(o)
-	if fail != nil {
-		return nil, at.err(ReasonBadRequest, "%s: %v", at, fail)
-	}
-	patched, err := merged(ctx, at, was, patch)
-	if err != nil {
-		return nil, err
-	}
-	patched.Metadata.ResourceVersion = 0
-	return warning(warnings)(Update(ctx, at, patched))
-}
-
-// dropNulls merges the JSON of an object onto nothing.
-func dropNulls(o *coppicev1.Object) error {
-	for _, raw := range []*[]byte{&o.Spec, &o.Extra} {
-		if !bytes.Contains(*raw, []byte("null")) {
-			continue // most
-		}
-		merged, err := jsonvalue.MergePatch(nil, *raw)
-		if err != nil {
-			return err
-		}
-		if *raw = merged; bytes.Equal(merged, []byte("null")) {
-			*raw = nil
-		}
-	}
-	return nil
-}
-
-// wiped is the object without what only the server sets (A1.1), and without status.
-func wiped(o *coppicev1.Object) *coppicev1.Object {
-	m := o.GetMetadata()
-	return &coppicev1.Object{
-		ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Spec: o.GetSpec(), Extra: o.GetExtra(),
-		Metadata: &coppicev1.ObjectMeta{
-			Name: m.GetName(), GenerateName: m.GetGenerateName(), Namespace: m.GetNamespace(),
-			Labels: m.GetLabels(), Annotations: m.GetAnnotations(),
-			OwnerReferences: m.GetOwnerReferences(), Finalizers: m.GetFinalizers(),
-			Initializers: &coppicev1.Initializers{Pending: m.GetInitializers().GetPending()}, Uses: m.GetUses(),
-			ExpiresAt: m.GetExpiresAt(),
-		},
 	}
 }
 

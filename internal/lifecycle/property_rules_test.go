@@ -77,6 +77,9 @@ func play(t *rapid.T, r *lifecycletest.Realm, c lifecycletest.Command) {
 	if !reflect.DeepEqual(events, cloneEvents(out.Events)) {
 		t.Fatalf("applying the events of %s modified them: %+v, were %+v", c.Verb, out.Events, events)
 	}
+	if c.Verb == lifecycletest.VerbApply && len(out.Events) == 1 && out.Events[0].Type == lifecycle.ObjectDeleted {
+		return // the apply has removed the last finalizer, and would create the object
+	}
 	checkRepeated(t, r, c)
 }
 

@@ -129,6 +129,7 @@ func fields(n *lifecycle.Node, b *coppicev1.Body) map[string]string {
 		"expires": since(n.ExpiresAt),
 		"labels":  pairs(b.GetLabels()), "annotations": pairs(b.GetAnnotations()), "generateName": b.GetGenerateName(),
 		"spec": string(b.GetSpec()), "status": string(b.GetStatus()), "extra": string(b.GetExtra()),
+		"applied": string(b.GetApplied()),
 	}
 }
 
@@ -166,10 +167,14 @@ func pairs(m map[string]string) string {
 // details are the fields that are not as they were, or not as they are by default.
 func details(is, was map[string]string, both bool) string {
 	text := ""
-	for _, f := range []string{
+	list := []string{
 		"apiVersion", "generateName", "generation", "created", "deleted", "grace", "owners", "uses", "finalizers", "initializers", "failed",
 		"labels", "annotations", "spec", "status", "extra", "imported", "session", "protection", "expires",
-	} {
+	}
+	if !slices.ContainsFunc(list, func(f string) bool { return is[f] != was[f] }) {
+		list = append(list, "applied") // if nothing else has changed
+	}
+	for _, f := range list {
 		if is[f] == was[f] {
 			continue
 		}

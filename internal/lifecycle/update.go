@@ -20,6 +20,11 @@ const generateRetry = 100 * time.Millisecond
 // Removing the last initializer makes the object visible; if an initializer
 // reports a failure, the object is deleted (A8).
 func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
+	return update(ctx, at, o, nil)
+}
+
+// update is Update with the record of an apply; nil to keep the stored one.
+func update(ctx *Context, at Key, o *coppicev1.Object, applied *[]byte) (*Outcome, *Error) {
 	at, o, err := target(at, o)
 	if err != nil {
 		return nil, err
@@ -58,9 +63,10 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
-	if err := checkSize(ctx, at, objectcodec.Size(&coppicev1.Object{
+	size := objectcodec.Size(&coppicev1.Object{
 		ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: meta, Spec: o.GetSpec(), Extra: o.GetExtra(), Status: old.GetStatus(),
-	})); err != nil {
+	})
+	if err := checkSize(ctx, at, size); err != nil {
 		return nil, err
 	}
 
@@ -79,13 +85,19 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	body := bodyOf(o)
 	body.Status = old.GetStatus()
 	body.GenerateName = old.GetGenerateName()
+	body.Applied = old.GetApplied()
+	if applied != nil {
+		body.Applied = *applied
+	}
+	unrecorded := keepApplied(ctx, body, size)
 	specChanged := keepEqualJSON(&body.Spec, old.GetSpec())
 	extraChanged := keepEqualJSON(&body.Extra, old.GetExtra())
 	if specChanged || extraChanged {
 		node.Generation++
 	}
 	bodyChanged := specChanged || extraChanged || failing ||
-		!maps.Equal(body.GetLabels(), old.GetLabels()) || !maps.Equal(body.GetAnnotations(), old.GetAnnotations())
+		!maps.Equal(body.GetLabels(), old.GetLabels()) || !maps.Equal(body.GetAnnotations(), old.GetAnnotations()) ||
+		!bytes.Equal(body.GetApplied(), old.GetApplied())
 	if bodyChanged {
 		if specChanged && IsPolicy(was) {
 			policyStatus(ctx, was, &node, body, old)
@@ -100,7 +112,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		return nil, err
 	}
 
-	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
+	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: append(warnings, unrecorded...)}
 	switch {
 	case was.Terminating() && len(node.Finalizers) == 0 && was.graceOver():
 		// A2.11: nothing else of this update is stored; the reply is the
@@ -159,9 +171,11 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 		return out, nil
 	}
 	body := withStatus(old, status)
-	if err := checkSize(ctx, at, objectcodec.Size(Object{Node: was, Body: body}.API())); err != nil {
+	size := objectcodec.Size(Object{Node: was, Body: body}.API())
+	if err := checkSize(ctx, at, size); err != nil {
 		return nil, err
 	}
+	out.Warnings = append(out.Warnings, keepApplied(ctx, body, size)...)
 	node := *was
 	derive(&node, at.Kind, body)
 	out.Object.Body = body
@@ -184,6 +198,7 @@ func withStatus(b *coppicev1.Body, status []byte) *coppicev1.Body {
 	return &coppicev1.Body{
 		Labels: b.GetLabels(), Annotations: b.GetAnnotations(), GenerateName: b.GetGenerateName(),
 		Spec: b.GetSpec(), Extra: b.GetExtra(), Status: status, InitializersResult: b.GetInitializersResult(),
+		Applied: b.GetApplied(),
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// meta is the metadata of a manifest. Fields that only Kubernetes has are read and
+// meta is the metadata of a manifest. selfLink, clusterName and managedFields are read and
 // dropped. Any other field is refused as a mistake.
 type meta struct {
 	Name                       string            `json:"name,omitempty"`
@@ -39,9 +39,28 @@ type meta struct {
 	Protection                 *protection       `json:"protection,omitempty"`
 	ExpiresAt                  *timestamp        `json:"expiresAt,omitempty"`
 
-	ManagedFields dropped `json:"managedFields,omitempty"`
-	SelfLink      dropped `json:"selfLink,omitempty"`
-	ClusterName   dropped `json:"clusterName,omitempty"`
+	ManagedFields managedFields `json:"managedFields,omitempty"`
+	SelfLink      dropped       `json:"selfLink,omitempty"`
+	ClusterName   dropped       `json:"clusterName,omitempty"`
+}
+
+// managedFields shows ObjectMeta.Applied in the shape of Kubernetes. It is ignored when it is read.
+type managedFields []managedField
+
+type managedField struct {
+	Manager    string          `json:"manager"`
+	Operation  string          `json:"operation"`
+	FieldsType string          `json:"fieldsType"`
+	FieldsV1   json.RawMessage `json:"fieldsV1"`
+}
+
+func (*managedFields) UnmarshalJSON([]byte) error { return nil }
+
+func managedFieldsOf(applied []byte) managedFields {
+	if len(applied) == 0 {
+		return nil
+	}
+	return managedFields{{Manager: "apply", Operation: "Apply", FieldsType: "FieldsV1", FieldsV1: applied}}
 }
 
 // dropped is a member that is read and ignored.
@@ -255,6 +274,7 @@ func metaOf(p *coppicev1.ObjectMeta) *meta {
 		Initializers:               initializersOf(p.GetInitializers()),
 		Protection:                 protectionOf(p.GetProtection()),
 		ExpiresAt:                  (*timestamp)(p.GetExpiresAt()),
+		ManagedFields:              managedFieldsOf(p.GetApplied()),
 	}
 	for _, r := range p.GetOwnerReferences() {
 		if r == nil {

@@ -165,7 +165,7 @@ func TestExpiryPolicy(t *testing.T) {
 	if total := b.status().GetTotal(); total != 5 {
 		t.Fatalf("%d objects are left by a policy that reports only, want 5", total)
 	}
-	if err := apply("old", `{"reportOnly":null}`); err != nil {
+	if err := apply("old", spec+`,"minUnchanged":"1s"}`); err != nil {
 		t.Fatal(err)
 	}
 	b.gone("a", "b")

@@ -24,7 +24,7 @@ type item struct {
 	name      string // or empty, for generateName
 	generate  string
 	object    *object         // create, update, updatestatus, apply, import
-	sets      map[string]bool // patch and apply: which of owners, uses, finalizers, labels and spec are mentioned
+	sets      map[string]bool // patch: which of owners, uses, finalizers, labels and spec are mentioned
 	uid       string          // precondition
 	revision  uint64          // precondition
 	policy    string
@@ -57,7 +57,10 @@ func (m *model) decide(c *command, i int, now int64) outcome {
 		return m.create(k, at, it, now)
 	case bus.VerbApply:
 		if m.at(at) == nil {
-			return m.create(k, at, it, now)
+			created := *it
+			created.object = new(*it.object)
+			created.object.applied = it.said()
+			return m.create(k, at, &created, now)
 		}
 	case bus.VerbImport:
 		return m.imports(k, at, it, c.session, now)
@@ -82,8 +85,12 @@ func (m *model) decide(c *command, i int, now int64) outcome {
 	}
 	switch c.verb {
 	case bus.VerbUpdate:
-		return m.update(k, o, it.object, now)
-	case bus.VerbApply, bus.VerbPatch:
+		said := *it.object
+		said.applied = o.applied
+		return m.update(k, o, &said, now)
+	case bus.VerbApply:
+		return m.update(k, o, appliedTo(o, it), now)
+	case bus.VerbPatch:
 		return m.update(k, o, merge(o, it), now)
 	case bus.VerbUpdateStatus:
 		next := *o
@@ -208,7 +215,7 @@ func (m *model) taken(o *object) bool {
 	return m.kinds[[2]string{k.Group, k.Kind}] != nil || m.byResource(resource{k.Group, k.Plural}) != nil
 }
 
-// merge applies a merge patch (RFC 7386) or a manifest to an object.
+// merge applies a merge patch (RFC 7386) to an object.
 func merge(o *object, it *item) *object {
 	next := *o
 	if it.sets["owners"] {
@@ -272,7 +279,7 @@ func (m *model) update(k *kind, o, said *object, now int64) outcome {
 	next := *o
 	next.version, next.owners, next.finalizers, next.labels, next.spec = said.version, merged(said.owners), kept(o.finalizers, said.finalizers), said.labels, said.spec
 	next.pending, next.failed, next.uses = said.pending, said.failed, said.uses
-	next.expires = said.expires
+	next.expires, next.applied = said.expires, said.applied
 	added := slices.ContainsFunc(said.finalizers, func(f string) bool { return !o.has(f) })
 	follows := len(next.pending) <= len(o.pending) && slices.Equal(next.pending, o.pending[len(o.pending)-len(next.pending):])
 	switch {
@@ -368,7 +375,7 @@ func (m *model) imports(k *kind, at place, it *item, session string, now int64) 
 
 // reimport changes an existing object to the imported one. It does not undo a deletion.
 func (m *model) reimport(k *kind, was, next *object) outcome {
-	next.created = was.created
+	next.created, next.applied = was.created, was.applied
 	next.protector, next.shielded, next.policies = was.protector, was.shielded, was.policies
 	if next.terminating() && was.protected() {
 		return refusal("Forbidden") // B2.1

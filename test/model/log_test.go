@@ -142,11 +142,12 @@ func read(n *coppicev1.Node, b *coppicev1.Body, before *object) *object {
 	}
 	if b != nil {
 		o.labels, o.spec, o.status = labelText(b.GetLabels()), canonical(b.GetSpec()), statusOf(group, n.GetKind(), b.GetStatus())
+		o.applied = appliedOf(b)
 		if isPolicy(o) {
 			o.walked = walkedOf(b.GetStatus())
 		}
 	} else if before != nil {
-		o.labels, o.spec, o.status, o.walked = before.labels, before.spec, before.status, before.walked
+		o.labels, o.spec, o.status, o.walked, o.applied = before.labels, before.spec, before.status, before.walked, before.applied
 	}
 	return o
 }

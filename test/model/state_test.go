@@ -57,6 +57,7 @@ type object struct {
 	labels     string // as "k=v,k=v", sorted
 	spec       string // as canonical JSON
 	status     string
+	applied    string // the record of the last apply: see said
 	protector  string // the actor that protects it, and the reason
 	shielded   int64  // the time since which it does
 	policies   []string
@@ -107,6 +108,7 @@ func (o *object) text() string {
 		{"session", o.session, o.session == ""}, {"agent", o.agent, o.agent == none}, {"observed", o.observed, o.observed == 0},
 		{"awaited", o.awaited, o.awaited == 0}, {"pending", o.pending, len(o.pending) == 0}, {"failed", o.failed, !o.failed},
 		{"labels", o.labels, o.labels == ""}, {"spec", o.spec, o.spec == ""}, {"status", o.status, o.status == ""},
+		{"applied", o.applied, o.applied == ""},
 		{"protector", o.protector, o.protector == ""}, {"since", o.shielded, o.shielded == 0}, {"policies", o.policies, len(o.policies) == 0},
 		{"uses", o.uses, len(o.uses) == 0}, {"expires", o.expires, o.expires == 0},
 		{"walked", o.walked, o.walked == 0},

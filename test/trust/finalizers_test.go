@@ -44,7 +44,7 @@ func TestFinalizersOfOthers(t *testing.T) {
 		c := client.New(r.conn(actor), client.WithActor(actor)).Resource(secrets, "shop")
 		for verb, write := range writes {
 			name := fmt.Sprintf("%s-%s", actor, verb)
-			o, err := c.Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{own, other}}})
+			o, err := c.Apply(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{own, other}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -71,6 +71,7 @@ const (
 	bodyStatus       = 5
 	bodyExtra        = 6
 	bodyResult       = 7
+	bodyApplied      = 8
 )
 
 // Marshal encodes m as proto.Marshal does. Only ObjectsRequest and ObjectsReply are

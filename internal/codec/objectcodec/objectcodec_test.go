@@ -72,6 +72,9 @@ var (
 		if rarely.Draw(t, "uninitialized") {
 			o.Metadata.Initializers = &coppicev1.Initializers{Pending: []*coppicev1.Initializer{{Name: text.Draw(t, "initializer")}}}
 		}
+		if rarely.Draw(t, "applied") {
+			o.Metadata.Applied = content.Draw(t, "applied")
+		}
 		if rarely.Draw(t, "user") {
 			o.Metadata.Uses = []*coppicev1.Use{{Group: text.Draw(t, "group"), Kind: text.Draw(t, "used kind"), Name: text.Draw(t, "used name"), Uid: text.Draw(t, "used uid")}}
 		}
@@ -161,6 +164,7 @@ func agreeBodies(t *rapid.T) {
 	m := &coppicev1.Body{
 		Labels: entries.Draw(t, "labels"), Annotations: entries.Draw(t, "annotations"), GenerateName: text.Draw(t, "generateName"),
 		Spec: content.Draw(t, "spec"), Status: content.Draw(t, "status"), Extra: content.Draw(t, "extra"), InitializersResult: status.Draw(t, "result"),
+		Applied: content.Draw(t, "applied"),
 	}
 	m.ProtoReflect().SetUnknown(unknown.Draw(t, "unknown"))
 	want, wantErr := proto.MarshalOptions{Deterministic: true}.Marshal(m)

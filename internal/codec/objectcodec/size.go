@@ -66,6 +66,9 @@ func metaSize(m *coppicev1.ObjectMeta) int {
 	for _, u := range m.GetUses() {
 		size += 1 + element(proto.Size(u)) // a field number above 15
 	}
+	if len(m.GetApplied()) > 0 {
+		size += 1 + element(len(m.GetApplied())) // a field number above 15
+	}
 	return size
 }
 

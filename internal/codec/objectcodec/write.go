@@ -102,7 +102,7 @@ func (w *writer) meta(m *coppicev1.ObjectMeta) {
 	for _, s := range m.GetFinalizers() {
 		w.element(metaFinalizers, s)
 	}
-	w.odd = w.odd || m.GetInitializers() != nil || len(m.GetUses()) > 0 || m.GetProtection() != nil || m.GetExpiresAt() != nil
+	w.odd = w.odd || m.GetInitializers() != nil || len(m.GetUses()) > 0 || m.GetProtection() != nil || m.GetExpiresAt() != nil || len(m.GetApplied()) > 0
 	w.b = wire.Close(w.b, at)
 }
 
@@ -131,7 +131,7 @@ func (w *writer) body(m *coppicev1.Body) {
 	list := appendEntries(few[:0], m.GetLabels())
 	labels := len(list)
 	list = appendEntries(list, m.GetAnnotations())
-	size := text(len(m.GetGenerateName())) + text(len(m.GetSpec())) + text(len(m.GetStatus())) + text(len(m.GetExtra()))
+	size := text(len(m.GetGenerateName())) + text(len(m.GetSpec())) + text(len(m.GetStatus())) + text(len(m.GetExtra())) + text(len(m.GetApplied()))
 	for _, e := range list {
 		size += element(entrySize(e.key, e.value))
 	}
@@ -147,6 +147,7 @@ func (w *writer) body(m *coppicev1.Body) {
 	w.b = wire.AppendBytes(w.b, bodyStatus, m.GetStatus())
 	w.b = wire.AppendBytes(w.b, bodyExtra, m.GetExtra())
 	w.odd = w.odd || m.GetInitializersResult() != nil
+	w.b = wire.AppendBytes(w.b, bodyApplied, m.GetApplied())
 }
 
 type entry struct{ key, value string }

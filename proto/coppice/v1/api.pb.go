@@ -939,6 +939,8 @@ type GetRequest struct {
 	// If true, objects that wait for their initializers, or whose initialization failed, are
 	// returned too. Otherwise they are not found.
 	IncludeUninitialized bool `protobuf:"varint,2,opt,name=include_uninitialized,json=includeUninitialized,proto3" json:"include_uninitialized,omitempty"`
+	// If true, the metadata of the objects says what the last apply has set.
+	IncludeApplied bool `protobuf:"varint,3,opt,name=include_applied,json=includeApplied,proto3" json:"include_applied,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -989,6 +991,13 @@ func (x *GetRequest) GetIncludeUninitialized() bool {
 	return false
 }
 
+func (x *GetRequest) GetIncludeApplied() bool {
+	if x != nil {
+		return x.IncludeApplied
+	}
+	return false
+}
+
 func (x *GetRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -1009,6 +1018,8 @@ type ListRequest struct {
 	MinRevision uint64 `protobuf:"varint,4,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
 	// As in GetRequest.
 	IncludeUninitialized bool `protobuf:"varint,5,opt,name=include_uninitialized,json=includeUninitialized,proto3" json:"include_uninitialized,omitempty"`
+	// As in GetRequest.
+	IncludeApplied bool `protobuf:"varint,6,opt,name=include_applied,json=includeApplied,proto3" json:"include_applied,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1076,6 +1087,13 @@ func (x *ListRequest) GetMinRevision() uint64 {
 func (x *ListRequest) GetIncludeUninitialized() bool {
 	if x != nil {
 		return x.IncludeUninitialized
+	}
+	return false
+}
+
+func (x *ListRequest) GetIncludeApplied() bool {
+	if x != nil {
+		return x.IncludeApplied
 	}
 	return false
 }
@@ -4774,18 +4792,20 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12(\n" +
 	"\x05error\x18\x03 \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"s\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\x9c\x01\n" +
 	"\n" +
 	"GetRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x123\n" +
-	"\x15include_uninitialized\x18\x02 \x01(\bR\x14includeUninitialized\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xda\x01\n" +
+	"\x15include_uninitialized\x18\x02 \x01(\bR\x14includeUninitialized\x12'\n" +
+	"\x0finclude_applied\x18\x03 \x01(\bR\x0eincludeApplied\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x83\x02\n" +
 	"\vListRequest\x12%\n" +
 	"\x0elabel_selector\x18\x01 \x01(\tR\rlabelSelector\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1a\n" +
 	"\bcontinue\x18\x03 \x01(\tR\bcontinue\x12!\n" +
 	"\fmin_revision\x18\x04 \x01(\x04R\vminRevision\x123\n" +
-	"\x15include_uninitialized\x18\x05 \x01(\bR\x14includeUninitialized\x12\x1a\n" +
+	"\x15include_uninitialized\x18\x05 \x01(\bR\x14includeUninitialized\x12'\n" +
+	"\x0finclude_applied\x18\x06 \x01(\bR\x0eincludeApplied\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"q\n" +
 	"\tListReply\x12,\n" +
 	"\aobjects\x18\x01 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x1a\n" +

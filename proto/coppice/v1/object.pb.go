@@ -158,7 +158,9 @@ type ObjectMeta struct {
 	// seconds; a fraction is rounded up. Absent if it does not expire.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The objects that this object uses. Each of them is removed only after this object.
-	Uses          []*Use `protobuf:"bytes,18,rep,name=uses,proto3" json:"uses,omitempty"`
+	Uses []*Use `protobuf:"bytes,18,rep,name=uses,proto3" json:"uses,omitempty"`
+	// Body.applied, in a reply to a get or list with include_applied, and to a dry run. Every write ignores it.
+	Applied       []byte `protobuf:"bytes,19,opt,name=applied,proto3" json:"applied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +310,13 @@ func (x *ObjectMeta) GetExpiresAt() *timestamppb.Timestamp {
 func (x *ObjectMeta) GetUses() []*Use {
 	if x != nil {
 		return x.Uses
+	}
+	return nil
+}
+
+func (x *ObjectMeta) GetApplied() []byte {
+	if x != nil {
+		return x.Applied
 	}
 	return nil
 }
@@ -1162,8 +1171,12 @@ type Body struct {
 	Extra []byte `protobuf:"bytes,6,opt,name=extra,proto3" json:"extra,omitempty"`
 	// Initializers.result.
 	InitializersResult *Status `protobuf:"bytes,7,opt,name=initializers_result,json=initializersResult,proto3" json:"initializers_result,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The names of the members that the last apply has set, in the format FieldsV1 of Kubernetes:
+	// {"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:replicas":{}}}. The next apply removes those
+	// that its manifest does not have. Empty if the object was not applied.
+	Applied       []byte `protobuf:"bytes,8,opt,name=applied,proto3" json:"applied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Body) Reset() {
@@ -1245,6 +1258,13 @@ func (x *Body) GetInitializersResult() *Status {
 	return nil
 }
 
+func (x *Body) GetApplied() []byte {
+	if x != nil {
+		return x.Applied
+	}
+	return nil
+}
+
 var File_coppice_v1_object_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_object_proto_rawDesc = "" +
@@ -1258,7 +1278,7 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\bmetadata\x18\x03 \x01(\v2\x16.coppice.v1.ObjectMetaR\bmetadata\x12\x12\n" +
 	"\x04spec\x18\x04 \x01(\fR\x04spec\x12\x16\n" +
 	"\x06status\x18\x05 \x01(\fR\x06status\x12\x14\n" +
-	"\x05extra\x18\x06 \x01(\fR\x05extra\"\xff\a\n" +
+	"\x05extra\x18\x06 \x01(\fR\x05extra\"\x99\b\n" +
 	"\n" +
 	"ObjectMeta\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
@@ -1285,7 +1305,8 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"protection\x129\n" +
 	"\n" +
 	"expires_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12#\n" +
-	"\x04uses\x18\x12 \x03(\v2\x0f.coppice.v1.UseR\x04uses\x1a9\n" +
+	"\x04uses\x18\x12 \x03(\v2\x0f.coppice.v1.UseR\x04uses\x12\x18\n" +
+	"\aapplied\x18\x13 \x01(\fR\aapplied\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -1379,7 +1400,7 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"controller\x88\x01\x01\x125\n" +
 	"\x14block_owner_deletion\x18\x06 \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01B\r\n" +
 	"\v_controllerB\x17\n" +
-	"\x15_block_owner_deletion\"\xa8\x03\n" +
+	"\x15_block_owner_deletion\"\xc2\x03\n" +
 	"\x04Body\x124\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1c.coppice.v1.Body.LabelsEntryR\x06labels\x12C\n" +
 	"\vannotations\x18\x02 \x03(\v2!.coppice.v1.Body.AnnotationsEntryR\vannotations\x12#\n" +
@@ -1387,7 +1408,8 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\x04spec\x18\x04 \x01(\fR\x04spec\x12\x16\n" +
 	"\x06status\x18\x05 \x01(\fR\x06status\x12\x14\n" +
 	"\x05extra\x18\x06 \x01(\fR\x05extra\x12C\n" +
-	"\x13initializers_result\x18\a \x01(\v2\x12.coppice.v1.StatusR\x12initializersResult\x1a9\n" +
+	"\x13initializers_result\x18\a \x01(\v2\x12.coppice.v1.StatusR\x12initializersResult\x12\x18\n" +
+	"\aapplied\x18\b \x01(\fR\aapplied\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

@@ -91,9 +91,18 @@ func objectsOf(snap *state.Snapshot, q *request, at bus.API, r *coppicev1.GetReq
 		if size += sizeOf(&o); size > 2*q.maxPayload {
 			return nil, errReplyTooLarge() // before all of it is in memory
 		}
-		reply.Results = append(reply.Results, &coppicev1.Result{Code: 200, Object: o.API()})
+		reply.Results = append(reply.Results, &coppicev1.Result{Code: 200, Object: withApplied(o, r.GetIncludeApplied())})
 	}
 	return reply, nil
+}
+
+// withApplied returns the object as clients see it, with the record of the last apply if include is true.
+func withApplied(o lifecycle.Object, include bool) *coppicev1.Object {
+	object := o.API()
+	if include {
+		object.Metadata.Applied = o.Body.GetApplied()
+	}
+	return object
 }
 
 // encodeToken returns the continue token of a list: the name after which the next page
@@ -132,6 +141,7 @@ type page struct {
 	maxLooks  int // objects looked at
 
 	uninitialized bool // also objects that are not initialized
+	applied       bool // objects with the record of the last apply
 }
 
 // each calls visit for the objects of the page. next is where the next page starts, zero
@@ -241,7 +251,7 @@ func pageOf(q *request, at bus.API, r *coppicev1.ListRequest) (p page, err *life
 		return p, err
 	}
 	p = page{
-		namespace: at.Namespace, labels: labels, uninitialized: r.GetIncludeUninitialized(), after: after, limit: int(r.GetLimit()),
+		namespace: at.Namespace, labels: labels, uninitialized: r.GetIncludeUninitialized(), applied: r.GetIncludeApplied(), after: after, limit: int(r.GetLimit()),
 		maxBytes: q.maxPayload * 3 / 4, maxLooks: maxLooks,
 	}
 	if q.json {
@@ -256,7 +266,7 @@ func (p page) reply(snap *state.Snapshot, at bus.API) (*coppicev1.ListReply, *li
 		return nil, lifecycle.ErrUnknownKind(resource(at))
 	}
 	reply := &coppicev1.ListReply{Revision: snap.Revision()}
-	if next := p.each(snap, func(o lifecycle.Object) { reply.Objects = append(reply.Objects, o.API()) }); next != (state.NameCursor{}) {
+	if next := p.each(snap, func(o lifecycle.Object) { reply.Objects = append(reply.Objects, withApplied(o, p.applied)) }); next != (state.NameCursor{}) {
 		reply.Continue = encodeToken(next)
 	}
 	return reply, nil

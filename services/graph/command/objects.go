@@ -304,6 +304,9 @@ func (o *Objects) result(out *lifecycle.Outcome, change state.Change) *coppicev1
 			r.Object.Metadata.ResourceVersion = out.Object.Revision // of the existing object
 		}
 	}
+	if o.DryRun && !o.Brief() {
+		r.Object.Metadata.Applied = object.Body.GetApplied() // it may be all that would change
+	}
 	return r
 }
 

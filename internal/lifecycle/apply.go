@@ -1,0 +1,328 @@
+package lifecycle
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// An apply records which members its manifest sets: Body.Applied. The next apply removes the
+// members of the record that its own manifest does not have, and leaves what others have added.
+
+// ApplyAcross is Apply for an actor with the permission to write uses of objects in other
+// namespaces (B3.10).
+func ApplyAcross(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
+	across := *ctx
+	across.Across = true
+	return Apply(&across, at, o)
+}
+
+// Apply decides an apply: it merges the manifest into the existing object, or creates the
+// object. Members that the manifest of the last apply has set and that this manifest does not
+// have are removed; others that it does not mention stay. Members that are null
+// in the manifest are removed, or not created. Applying the same manifest again changes
+// nothing. Fields that the server sets, such as uid and resourceVersion, are ignored, so that
+// the manifest of an object in another realm can be applied.
+func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
+	versioned := o.GetApiVersion() != ""
+	at, o, err := target(at, o)
+	if err != nil {
+		return nil, err
+	}
+	ignored := protectionWarnings(o.GetMetadata())
+	o = wiped(o)
+	var was *Node
+	if at.Name != "" {
+		if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
+			was = ctx.Node(u)
+		}
+	}
+	o, warnings, causes := normalJSON(o)
+	warnings = append(ignored, warnings...)
+	if was == nil {
+		if len(causes) > 0 {
+			return Create(ctx, at, o)
+		}
+		if err := dropNulls(o); err != nil {
+			return nil, at.err(ReasonBadRequest, "%s: %v", at, err)
+		}
+		c := Check(o)
+		c.applied = appliedBy(at.Namespace, o)
+		return warning(warnings)(CreateChecked(ctx, at, &c))
+	}
+	if err := invalid(at, causes); err != nil {
+		return nil, err
+	}
+	o, applied, duplicates, fail := applyTo(Object{Node: was, Body: ctx.Body(was)}, o)
+	if fail != nil {
+		return nil, at.err(ReasonBadRequest, "%s: %v", at, fail)
+	}
+	if !versioned {
+		o.ApiVersion = was.APIVersion
+	}
+	return warning(append(warnings, duplicates...))(update(ctx, at, o, &applied))
+}
+
+// dropNulls merges the JSON of an object onto nothing.
+func dropNulls(o *coppicev1.Object) error {
+	for _, raw := range []*[]byte{&o.Spec, &o.Extra} {
+		if !bytes.Contains(*raw, []byte("null")) {
+			continue // most
+		}
+		merged, err := jsonvalue.MergePatch(nil, *raw)
+		if err != nil {
+			return err
+		}
+		if *raw = merged; bytes.Equal(merged, []byte("null")) {
+			*raw = nil
+		}
+	}
+	return nil
+}
+
+// wiped is the object without what only the server sets (A1.1), and without status.
+func wiped(o *coppicev1.Object) *coppicev1.Object {
+	m := o.GetMetadata()
+	return &coppicev1.Object{
+		ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Spec: o.GetSpec(), Extra: o.GetExtra(),
+		Metadata: &coppicev1.ObjectMeta{
+			Name: m.GetName(), GenerateName: m.GetGenerateName(), Namespace: m.GetNamespace(),
+			Labels: m.GetLabels(), Annotations: m.GetAnnotations(),
+			OwnerReferences: m.GetOwnerReferences(), Finalizers: m.GetFinalizers(),
+			Initializers: &coppicev1.Initializers{Pending: m.GetInitializers().GetPending()}, Uses: m.GetUses(),
+			ExpiresAt: m.GetExpiresAt(),
+		},
+	}
+}
+
+// applyTo returns what an object becomes if the manifest is applied to it, the record of what
+// the manifest sets, and warnings of duplicate owners in it. Labels, annotations and the members of
+// spec and extra are merged by name, finalizers as a set, owners by uid, uses by what they name.
+func applyTo(was Object, manifest *coppicev1.Object) (o *coppicev1.Object, applied []byte, warnings []string, err error) {
+	lost, applied, err := lostOf(was.Body.GetApplied(), appliedBy(was.Node.Namespace, manifest))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	o = was.API()
+	o.ApiVersion, o.Kind = manifest.GetApiVersion(), manifest.GetKind()
+	m, sent, gone := o.GetMetadata(), manifest.GetMetadata(), lost.Of("metadata")
+	m.ResourceVersion = 0
+	m.Labels = applyEntries(m.GetLabels(), sent.GetLabels(), gone.Of("labels"))
+	m.Annotations = applyEntries(m.GetAnnotations(), sent.GetAnnotations(), gone.Of("annotations"))
+	m.Finalizers = applyFinalizers(m.GetFinalizers(), sent.GetFinalizers(), gone.Of("finalizers"))
+	owners, warnings := dedupOwners(sent.GetOwnerReferences())
+	m.OwnerReferences = applyOwners(m.GetOwnerReferences(), owners, gone.Of("ownerReferences"))
+	m.Uses = applyUses(was.Node.Namespace, m.GetUses(), sent.GetUses(), gone.Of("uses"))
+	if gone.Has(jsonvalue.FieldName("expiresAt")) {
+		m.ExpiresAt = nil
+	}
+	if sent.GetExpiresAt() != nil {
+		m.ExpiresAt = sent.GetExpiresAt()
+	}
+	if o.Spec, err = jsonvalue.ApplyMember("spec", o.GetSpec(), manifest.GetSpec(), lost); err != nil {
+		return nil, nil, nil, fmt.Errorf("spec: %w", err)
+	}
+	if o.Extra, err = jsonvalue.ApplyPatch(o.GetExtra(), manifest.GetExtra(), lost); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, raw := range []*[]byte{&o.Spec, &o.Extra} {
+		if bytes.Equal(*raw, []byte("null")) {
+			*raw = nil
+		}
+	}
+	if bytes.Equal(o.Extra, []byte("{}")) {
+		o.Extra = nil
+	}
+	return o, applied, warnings, nil
+}
+
+// lostOf returns the members of the record of the last apply that the record of the next one
+// does not have, and the record to keep: the stored one if both have the same members.
+func lostOf(stored, next []byte) (jsonvalue.Fields, []byte, error) {
+	if len(stored) == 0 || bytes.Equal(stored, next) {
+		return nil, next, nil
+	}
+	was, err := jsonvalue.ParseFields(stored)
+	if err != nil {
+		return nil, nil, err
+	}
+	is, err := jsonvalue.ParseFields(next)
+	if err != nil {
+		return nil, nil, err
+	}
+	if reflect.DeepEqual(was, is) {
+		return nil, stored, nil
+	}
+	return was.Minus(is), next, nil
+}
+
+// applyEntries merges labels or annotations.
+func applyEntries(stored, sent map[string]string, lost jsonvalue.Fields) map[string]string {
+	merged := make(map[string]string, len(stored)+len(sent))
+	for k, v := range stored {
+		if !lost.Has(jsonvalue.FieldName(k)) {
+			merged[k] = v
+		}
+	}
+	maps.Copy(merged, sent)
+	if len(merged) == 0 {
+		return nil
+	}
+	return merged
+}
+
+// applyFinalizers merges finalizers as a set.
+func applyFinalizers(stored, sent []string, lost jsonvalue.Fields) []string {
+	merged := slices.DeleteFunc(slices.Clone(stored), func(f string) bool { return lost.Has(jsonvalue.ElementName(f)) })
+	return append(merged, newcomers(merged, sent)...)
+}
+
+// applyOwners merges owner references by uid. If the manifest says nothing of controller and
+// blockOwnerDeletion of an owner, those that another client has set stay.
+func applyOwners(stored, sent []*coppicev1.OwnerReference, lost jsonvalue.Fields) []*coppicev1.OwnerReference {
+	of := make(map[string][]*coppicev1.OwnerReference, len(sent)) // those that are not in merged, by uid
+	for _, r := range sent {
+		of[r.GetUid()] = append(of[r.GetUid()], r)
+	}
+	var merged []*coppicev1.OwnerReference
+	for _, r := range stored {
+		gone := lost[ownerName(r)]
+		next, ok := of[r.GetUid()]
+		switch {
+		case !ok && !lost.Has(ownerName(r)):
+			merged = append(merged, r)
+		case len(next) > 0:
+			first := next[0]
+			merged = append(merged, &coppicev1.OwnerReference{
+				ApiVersion: first.GetApiVersion(), Kind: first.GetKind(), Name: first.GetName(), Uid: first.GetUid(),
+				Controller:         applyFlag(r.Controller, first.Controller, gone.Has(controllerField)),
+				BlockOwnerDeletion: applyFlag(r.BlockOwnerDeletion, first.BlockOwnerDeletion, gone.Has(blockingField)),
+			})
+			of[r.GetUid()] = next[1:]
+		}
+	}
+	for _, r := range sent {
+		if slices.Contains(of[r.GetUid()], r) {
+			merged = append(merged, r)
+		}
+	}
+	return merged
+}
+
+func applyFlag(stored, sent *bool, lost bool) *bool {
+	if sent != nil || lost {
+		return sent
+	}
+	return stored
+}
+
+// applyUses merges uses by the object that they name.
+func applyUses(namespace string, stored, sent []*coppicev1.Use, lost jsonvalue.Fields) []*coppicev1.Use {
+	of := map[string][]*coppicev1.Use{} // those of the manifest that are not in merged, by name
+	for _, u := range sent {
+		of[useName(namespace, u)] = append(of[useName(namespace, u)], u)
+	}
+	var merged []*coppicev1.Use
+	for _, u := range stored {
+		name := useName(namespace, u)
+		switch next, ok := of[name]; {
+		case !ok && !lost.Has(name):
+			merged = append(merged, u)
+		case len(next) > 0:
+			merged, of[name] = append(merged, next[0]), next[1:]
+		}
+	}
+	for _, u := range sent {
+		if slices.Contains(of[useName(namespace, u)], u) {
+			merged = append(merged, u)
+		}
+	}
+	return merged
+}
+
+// Names of members in the record.
+var (
+	controllerField = jsonvalue.FieldName("controller")
+	blockingField   = jsonvalue.FieldName("blockOwnerDeletion")
+)
+
+func ownerName(r *coppicev1.OwnerReference) string { return jsonvalue.KeyName("uid", r.GetUid()) }
+
+// useName is the name of a use of an object in a namespace.
+func useName(namespace string, u *coppicev1.Use) string {
+	in := u.GetNamespace()
+	if in == namespace {
+		in = ""
+	}
+	return jsonvalue.KeyName("group", u.GetGroup(), "kind", u.GetKind(), "name", u.GetName(), "namespace", in)
+}
+
+// appliedBy returns the record of what a manifest sets, nil if it sets nothing. spec and extra must be JSON.
+func appliedBy(namespace string, o *coppicev1.Object) []byte {
+	m := o.GetMetadata()
+	w := jsonvalue.NewFieldsWriter(64 + len(o.GetSpec()) + len(o.GetExtra()))
+	metadata := w.Open(jsonvalue.FieldName("metadata"))
+	for _, list := range []struct {
+		name    string
+		entries map[string]string
+	}{{"labels", m.GetLabels()}, {"annotations", m.GetAnnotations()}} {
+		entries := w.Open(jsonvalue.FieldName(list.name))
+		for _, k := range slices.Sorted(maps.Keys(list.entries)) {
+			w.Add(jsonvalue.FieldName(k))
+		}
+		w.Close(entries)
+	}
+	finalizers := w.Open(jsonvalue.FieldName("finalizers"))
+	for _, f := range m.GetFinalizers() {
+		w.Add(jsonvalue.ElementName(f))
+	}
+	w.Close(finalizers)
+	owners := w.Open(jsonvalue.FieldName("ownerReferences"))
+	for _, r := range m.GetOwnerReferences() {
+		if r.Controller == nil && r.BlockOwnerDeletion == nil {
+			w.Add(ownerName(r))
+			continue
+		}
+		owner := w.Open(ownerName(r))
+		if r.Controller != nil {
+			w.Add(controllerField)
+		}
+		if r.BlockOwnerDeletion != nil {
+			w.Add(blockingField)
+		}
+		w.Close(owner)
+	}
+	w.Close(owners)
+	uses := w.Open(jsonvalue.FieldName("uses"))
+	for _, u := range m.GetUses() {
+		w.Add(useName(namespace, u))
+	}
+	w.Close(uses)
+	if m.GetExpiresAt() != nil {
+		w.Add(jsonvalue.FieldName("expiresAt"))
+	}
+	w.Close(metadata)
+	if raw := o.GetSpec(); len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
+		w.AddValue(jsonvalue.FieldName("spec"), raw)
+	}
+	if len(o.GetExtra()) > 0 {
+		w.AddMembers(o.GetExtra())
+	}
+	return w.Bytes()
+}
+
+// keepApplied removes the record of an object that would be too large with it, and returns a warning: an
+// object up to the largest size can be applied. size is that of the object, in bytes.
+func keepApplied(ctx *Context, body *coppicev1.Body, size int) []string {
+	if ctx.MaxObject == 0 || size+len(body.GetApplied()) <= ctx.MaxObject {
+		return nil
+	}
+	body.Applied = nil
+	return []string{fmt.Sprintf("the object has %d of at most %d bytes, which leaves no room for the names of the members that apply has set: "+
+		"if the next manifest does not have one of them, apply will keep it", size, ctx.MaxObject)}
+}
