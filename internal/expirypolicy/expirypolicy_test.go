@@ -21,6 +21,7 @@ func TestParse(t *testing.T) {
 		`{"kind":"Pod","minAge":"-1h"}`:                   `spec.minAge: "-1h" is not a duration`,
 		`{"kind":"Pod","minUnchanged":"x"}`:               `spec.minUnchanged: `,
 		`{"kind":"Pod","minAge":"1h","selector":"a=b=c"}`: "spec.selector: ",
+		`{"kind":"Pod","minAge":"1h","selector":" "}`:     "spec.selector: label selector \" \": it has only blanks",
 		`{"kind":"Pod","condition":"object.spec."}`:       "spec.condition: ",
 		`{"kind":"Pod","condition":"1 + 1"}`:              "spec.condition: it is int, not true or false",
 		`{"kind":"Pod","condition":"nobody"}`:             "undeclared reference",

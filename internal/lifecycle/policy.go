@@ -184,6 +184,10 @@ func parsePolicy(raw []byte) (spec PolicySpec, labels selector.Selector, causes 
 	if err := CheckReason(spec.Reason); err != nil {
 		causes = append(causes, invalidValue("spec.reason", spec.Reason, err.Message))
 	}
+	if selector.Blank(spec.Selector) {
+		// validatePolicy refuses it. In a policy that an earlier version stored it selects all objects, as it did.
+		return spec, nil, causes
+	}
 	labels, err := selector.Parse(spec.Selector)
 	if err != nil {
 		causes = append(causes, invalidValue("spec.selector", spec.Selector, err.Error()))
@@ -197,6 +201,10 @@ func validatePolicy(v View, o *coppicev1.Object, was *Node) []Cause {
 	if len(o.GetMetadata().GetOwnerReferences()) > 0 {
 		// A client without the permission for policies could have it collected.
 		causes = append(causes, Cause{Reason: "FieldValueForbidden", Field: "metadata.ownerReferences", Message: "Forbidden: a protection policy has no owners"})
+	}
+	if selector.Blank(spec.Selector) {
+		_, err := selector.Parse(spec.Selector)
+		causes = append(causes, invalidValue("spec.selector", spec.Selector, err.Error()))
 	}
 	if isPolicy(spec.Group, spec.Kind) {
 		causes = append(causes, invalidValue("spec.kind", spec.Kind, "policies do not protect policies; the permission to change them does"))

@@ -7,9 +7,12 @@ import (
 	"github.com/coppice-gc/coppice/internal/labelname"
 )
 
-// Parse reads a selector. An empty one matches all. The error quotes the selector
-// and what is wrong with it.
+// Parse reads a selector. An empty one matches all, and a blank one is refused: Kubernetes takes it
+// for an empty one. The error quotes the selector and what is wrong with it.
 func Parse(text string) (Selector, error) {
+	if Blank(text) {
+		return nil, fmt.Errorf("label selector %q: it has only blanks, which would select all objects: write a selector such as app=web, or leave it out", shortened(text))
+	}
 	p := parser{rest: text}
 	s, err := p.selector()
 	if err != nil {
@@ -17,6 +20,9 @@ func Parse(text string) (Selector, error) {
 	}
 	return s, nil
 }
+
+// Blank reports whether a selector has characters, and all of them are blanks.
+func Blank(text string) bool { return text != "" && strings.Trim(text, space) == "" }
 
 // shortened bounds what an error quotes.
 func shortened(text string) string {

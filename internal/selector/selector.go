@@ -3,6 +3,7 @@
 //
 //	app=web,tier!=db,env in (prod,test),region notin (eu),critical,!legacy,replicas>2
 //
+// Unlike Kubernetes, it refuses a selector of blanks, which is often an unset variable.
 // A missing label satisfies != and notin, and no other requirement but !key. Keys
 // and values have the syntax of labels.
 package selector

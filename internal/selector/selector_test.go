@@ -12,7 +12,6 @@ func TestMatches(t *testing.T) {
 	labels := map[string]string{"app": "web", "tier": "front", "empty": "", "example.com/x": "y"}
 	for text, want := range map[string]bool{
 		"":                         true,
-		" ":                        true,
 		"app=web":                  true,
 		"app==web":                 true,
 		"app = web , tier=front":   true,
@@ -63,11 +62,12 @@ func TestComparisons(t *testing.T) {
 	}
 }
 
-// TestParseRefuses: what Kubernetes refuses. (It takes a NUL for the end; here that
-// is no key.) Errors quote what is wrong.
+// TestParseRefuses: what Kubernetes refuses, and blanks, which it accepts. (It takes a NUL
+// for the end; here that is no key.) Errors quote what is wrong.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
+		" ": "only blanks", "\t": "only blanks", " \r\n ": "only blanks", strings.Repeat(" ", 1000): "only blanks",
 		"=x": `found "="`, "!": "found the end", "!!a": `found "!"`, "app=web,": "found the end", ",app": `found ","`, "app,,b": `found ","`,
 		"app in": "expected '('", "app in (a": "found the end", "app in (a b)": `found "b"`, "app in (a/b)": `"a/b"`, "app in ((a))": `found "("`,
 		"app within (a)": `found "within"`, "a b": `found "b"`, "a=b=c": `found "="`, "in (a)": `found "("`, "!a=b": `found "="`, "!a in (b)": `found "in"`,
