@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/labelname"
 )
 
 // KindsResource is the resource of the objects that register kinds.
@@ -75,37 +76,104 @@ func (ks *Kinds) ResourceName(apiVersion, kind string) string {
 	return Kind{Group: api.GroupOf(apiVersion), Plural: strings.ToLower(kind)}.Resource()
 }
 
-// Find returns the kind that a person names: by its plural, its singular, its kind or a
-// short name, in upper or lower case, and optionally with the group after a dot. Of
-// several kinds with the same name, the one of the core group is returned; if there is
-// none, the error lists them.
+// Find returns the kind that a person names, in upper or lower case: by its plural, its
+// singular, its kind or a short name. The group may follow after a dot, and between them a version
+// that the kind serves: "deployments.apps", "deployments.v1.apps", "pods.v1".
+//
+// The full name, which is the plural with its group, has precedence over the other exact names,
+// and these over short names. As in kubectl, an exact name without a group means the kind of the
+// core group, if one has the name. The error for any other name that several kinds have lists them, and
+// the error for a version that does not exist lists those that do.
 func (ks *Kinds) Find(word string) (Kind, error) {
 	lower := strings.ToLower(word)
-	name, group, qualified := strings.Cut(lower, ".")
-	var found []Kind
+	if !labelname.IsSubdomain(lower) { // empty, or a mistake such as ".apps"
+		return Kind{}, api.UnknownKind(word)
+	}
+	name, rest, qualified := strings.Cut(lower, ".")
+	var exact, short, unserved []Kind
 	for _, k := range ks.list {
-		if qualified && k.Group != group {
+		isExact := name == k.Plural || name == k.Singular || name == strings.ToLower(k.Kind)
+		if !isExact && !slices.Contains(k.ShortNames, name) {
 			continue
 		}
-		if name == k.Plural || name == k.Singular || name == strings.ToLower(k.Kind) || slices.Contains(k.ShortNames, name) {
+		if qualified && rest != k.Group {
+			switch version, ok := versionIn(rest, k.Group); {
+			case !ok:
+				continue
+			case !serves(k, version):
+				unserved = append(unserved, k)
+				continue
+			}
+		}
+		switch {
+		case lower == k.Resource():
+			return k, nil
+		case isExact:
+			exact = append(exact, k)
+		default:
+			short = append(short, k)
+		}
+	}
+	if core := ofGroup(exact, ""); !qualified && len(core) == 1 {
+		return core[0], nil
+	}
+	for _, found := range [][]Kind{exact, short} {
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			return Kind{}, badType("the type %q is ambiguous: it may be %s; write the full name", word, strings.Join(resourceNames(found), " or "))
+		}
+	}
+	if len(unserved) == 0 {
+		return Kind{}, api.UnknownKind(word)
+	}
+	var served []string
+	for _, k := range unserved {
+		var versions []string
+		for _, v := range k.Versions {
+			versions = append(versions, v.Name)
+		}
+		served = append(served, fmt.Sprintf("%s has %s", k.Resource(), strings.Join(versions, ", ")))
+	}
+	version, _, _ := strings.Cut(rest, ".")
+	return Kind{}, badType("the type %q has no version %q: %s", word, version, strings.Join(served, "; "))
+}
+
+// versionIn returns the version that stands before a group in what follows the name of a type. In the core
+// group, which has no name, only a word that begins like a version counts as one.
+func versionIn(rest, group string) (version string, ok bool) {
+	if group != "" {
+		version, ok = strings.CutSuffix(rest, "."+group)
+		return version, ok && !strings.Contains(version, ".")
+	}
+	number, ok := strings.CutPrefix(rest, "v")
+	return rest, ok && !strings.Contains(rest, ".") && number != "" && number[0] >= '0' && number[0] <= '9'
+}
+
+func serves(k Kind, version string) bool {
+	return slices.ContainsFunc(k.Versions, func(v KindVersion) bool { return v.Name == version })
+}
+
+func ofGroup(list []Kind, group string) (found []Kind) {
+	for _, k := range list {
+		if k.Group == group {
 			found = append(found, k)
 		}
 	}
-	switch {
-	case len(found) == 0:
-		return Kind{}, api.UnknownKind(word)
-	case len(found) > 1 && !qualified:
-		// As in kubectl, the core group has precedence.
-		for _, k := range found {
-			if k.Group == "" {
-				return k, nil
-			}
-		}
-		var names []string
-		for _, k := range found {
-			names = append(names, k.Resource())
-		}
-		return Kind{}, &Error{Reason: ErrBadRequest, Message: fmt.Sprintf("find kind %q: it may be %s; use the name with its group", word, strings.Join(names, " or "))}
+	return found
+}
+
+// resourceNames returns the full names of kinds, in order.
+func resourceNames(list []Kind) (names []string) {
+	for _, k := range list {
+		names = append(names, k.Resource())
 	}
-	return found[0], nil
+	slices.Sort(names)
+	return names
+}
+
+func badType(format string, args ...any) error {
+	return &Error{Reason: ErrBadRequest, Message: fmt.Sprintf(format, args...)}
 }

@@ -112,7 +112,7 @@ func brakePolicy(b *client.BrakeStatus) string {
 }
 
 func (s *session) releaseBrake(ctx context.Context, name string, dryRun bool) error {
-	k, err := s.Kinds.Find(name)
+	k, err := s.find(name)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -89,8 +90,8 @@ func unknownCommand(c *cobra.Command, args []string) error {
 // whose name is nearest.
 func (s *session) find(word string) (client.Kind, error) {
 	k, err := s.Kinds.Find(word)
-	if err == nil {
-		return k, nil
+	if !errors.Is(err, client.ErrUnknownKind) {
+		return k, err
 	}
 	var words []string
 	for _, k := range s.Kinds.All() {
