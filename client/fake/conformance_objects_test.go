@@ -1,7 +1,11 @@
 package fake_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -96,6 +100,8 @@ var objectSteps = steps(
 		}
 		return "nothing"
 	}},
+	step{"name no object", func(w *world) string { return w.refused(nameless(w.ctx, w.c, configMaps, "")) }},
+	step{"name no type", func(w *world) string { return w.refused(nameless(w.ctx, w.c, client.Resource{}, "a")) }},
 	remove(configMaps, "a", client.IfUID("0b36b2bd-7c35-4f2d-8a2c-6a4f2a1b9c11")),
 	remove(configMaps, "a", client.DryRun(true)),
 	remove(configMaps, "a"),
@@ -108,3 +114,34 @@ var objectSteps = steps(
 	}},
 	step{"delete everything", func(w *world) string { return w.deleted(w.c.Resource(configMaps, "shop").DeleteEverything(w.ctx)) }},
 )
+
+// nameless returns the errors of calls that need the name of a type and of an object.
+func nameless(ctx context.Context, c client.Interface, of client.Resource, name string) map[string]error {
+	r, errs := c.Resource(of, "shop"), map[string]error{}
+	_, errs["get"] = r.Get(ctx, name)
+	_, errs["delete"] = r.Delete(ctx, name)
+	_, errs["delete a batch"] = r.DeleteBatch(ctx, []string{"b", name})
+	_, errs["resolve"] = r.Resolve(ctx, []string{name})
+	_, errs["plan"] = r.Plan(ctx, []string{name})
+	_, errs["plan parts"] = c.PlanDeletions(ctx, []client.Deletion{{Resource: configMaps, Namespace: "shop", Names: []string{"b"}}, {Resource: of, Namespace: "shop", Names: []string{name}}})
+	_, errs["remove a finalizer"] = r.RemoveFinalizer(ctx, name, "example.com/x")
+	_, errs["force a finalizer"] = r.ForceFinalizer(ctx, name, "example.com/x", "test")
+	_, errs["protect"] = r.Protect(ctx, []string{name}, "test")
+	_, errs["unprotect"] = r.Unprotect(ctx, []string{name}, "test")
+	_, errs["delete unreadable"] = r.DeleteUnreadable(ctx, name, "test")
+	errs["agree"] = r.Agree(ctx, name, "test")
+	return errs
+}
+
+// refused returns the reasons of errors, which are BadRequest.
+func (w *world) refused(errs map[string]error) string {
+	w.t.Helper()
+	var said []string
+	for _, call := range slices.Sorted(maps.Keys(errs)) {
+		if !errors.Is(errs[call], client.ErrBadRequest) {
+			w.t.Errorf("%s: %v, want %s", call, errs[call], client.ErrBadRequest)
+		}
+		said = append(said, call)
+	}
+	return strings.Join(said, ", ")
+}

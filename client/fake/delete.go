@@ -52,7 +52,7 @@ func (r *resourceClient) Delete(ctx context.Context, name string, opts ...client
 func (r *resourceClient) DeleteBatch(ctx context.Context, names []string, opts ...client.DeleteOption) ([]client.DeleteResult, error) {
 	o := collect(opts, client.DeleteOption.ApplyToDelete)
 	q := command{
-		count: len(names), dryRun: o.DryRun, atomic: o.Plan != "",
+		count: len(names), names: names, dryRun: o.DryRun, atomic: o.Plan != "",
 		decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			at.Name = names[i]
 			return lifecycle.Delete(ctx, at, "", message(&o))

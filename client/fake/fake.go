@@ -145,11 +145,24 @@ type resourceClient struct {
 
 // key returns the kind and the namespace of a request to a realm.
 func (r *resourceClient) key(realm *memrealm.Realm) (lifecycle.Key, error) {
+	if r.resource.Plural == "" {
+		return lifecycle.Key{}, lifecycle.ErrBadRequest("the request names no type; write the plural of a kind, such as pods")
+	}
 	kind := realm.Kinds().Resource(r.resource.String())
 	if kind == nil {
 		return lifecycle.Key{}, api.UnknownKind(r.resource.String())
 	}
 	return lifecycle.Key{Kind: kind, Namespace: r.namespace}, nil
+}
+
+// checkNames checks the names of objects in a request.
+func checkNames(names ...string) error {
+	for i, name := range names {
+		if name == "" {
+			return lifecycle.ErrBadRequest("names[%d] is empty; write the name of an object", i)
+		}
+	}
+	return nil
 }
 
 // read calls f with the realm as it is now, and fills into if it is not nil.

@@ -13,7 +13,7 @@ import (
 func (r *resourceClient) ForceFinalizer(ctx context.Context, name, finalizer, reason string, opts ...client.ForceOption) (*client.Object, error) {
 	o := collect(opts, client.ForceOption.ApplyToForce)
 	results, revision, err := r.commit(ctx, command{
-		count: 1,
+		count: 1, names: []string{name},
 		decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
 			at.Name = name
 			if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {

@@ -17,6 +17,9 @@ const maxGraph = 10000
 
 func (r *resourceClient) Resolve(ctx context.Context, names []string, opts ...client.GraphOption) (*client.Graph, error) {
 	return r.resolve(ctx, opts, func(realm *memrealm.Realm, at lifecycle.Key) (uids []uid.UID, err error) {
+		if err := checkNames(names...); err != nil {
+			return nil, err
+		}
 		for i, name := range names {
 			at.Name = name
 			n, refusal := lifecycle.Find(realm, at)

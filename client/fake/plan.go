@@ -24,6 +24,9 @@ import (
 // is not computed.
 func (r *resourceClient) Plan(ctx context.Context, names []string, opts ...client.PlanOption) (*client.Plan, error) {
 	o := collect(opts, client.PlanOption.ApplyToPlan)
+	if err := checkNames(names...); err != nil {
+		return nil, err
+	}
 	var plan *client.Plan
 	err := r.c.read(ctx, o.Reply, func(realm *memrealm.Realm) (err error) {
 		plan, err = planOf(realm, []part{{r, names, &client.DeleteOptions{
@@ -70,6 +73,12 @@ func (c *Client) parts(deletions []client.Deletion) (parts []part, err error) {
 	for i, d := range deletions {
 		if len(d.Names) == 0 && i > 0 {
 			return nil, lifecycle.ErrBadRequest("also[%d]: the part of %s names no objects; leave it out", i-1, d.Resource)
+		}
+		if d.Resource.Plural == "" {
+			return nil, lifecycle.ErrBadRequest("also[%d].resource: %q names no type; write the plural of a kind with its group, such as deployments.apps", i-1, d.Resource)
+		}
+		if err := checkNames(d.Names...); err != nil {
+			return nil, err
 		}
 		for _, name := range d.Names {
 			o := object{d.Resource.String(), d.Namespace, name}

@@ -25,7 +25,7 @@ func (r *resourceClient) protect(
 ) ([]client.Result, error) {
 	o := collect(opts, client.ProtectOption.ApplyToProtect)
 	results, revision, err := r.commit(ctx, command{
-		count: len(names), dryRun: o.DryRun,
+		count: len(names), names: names, dryRun: o.DryRun,
 		check: func() error {
 			if err := lifecycle.CheckReason(reason); err != nil {
 				return err

@@ -47,6 +47,9 @@ func objects(realm *memrealm.Realm, at lifecycle.Key, labels selector.Selector, 
 
 func (r *resourceClient) Get(ctx context.Context, name string, opts ...client.GetOption) (*client.Object, error) {
 	o := collect(opts, client.GetOption.ApplyToGet)
+	if err := checkNames(name); err != nil {
+		return nil, err
+	}
 	var found *client.Object
 	err := r.c.read(ctx, o.Reply, func(realm *memrealm.Realm) error {
 		at, err := r.key(realm)

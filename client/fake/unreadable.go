@@ -11,7 +11,7 @@ import (
 func (r *resourceClient) DeleteUnreadable(ctx context.Context, name, reason string, opts ...client.DeleteUnreadableOption) (*client.Object, error) {
 	o := collect(opts, client.DeleteUnreadableOption.ApplyToDeleteUnreadable)
 	results, revision, err := r.commit(ctx, command{
-		count: 1, dryRun: o.DryRun,
+		count: 1, names: []string{name}, dryRun: o.DryRun,
 		decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
 			if err := lifecycle.CheckReason(reason); err != nil {
 				return nil, err

@@ -21,7 +21,7 @@ func (r *resourceClient) Agree(ctx context.Context, name, reason string, opts ..
 func (r *resourceClient) veto(ctx context.Context, name string, answer lifecycle.NoticeAnswer, opts []client.VetoOption) error {
 	o := collect(opts, client.VetoOption.ApplyToVeto)
 	results, revision, err := r.commit(ctx, command{
-		count: 1,
+		count: 1, names: []string{name},
 		check: func() error {
 			if err := lifecycle.CheckReason(answer.Reason); err != nil {
 				return err

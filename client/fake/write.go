@@ -25,6 +25,7 @@ type command struct {
 	atomic, dryRun bool
 	collection     bool // the refusal of the only object is its result
 	decide         func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
+	names          []string // of the objects, none of which may be empty; nil if they are not checked
 	// check is called first, if it is not nil.
 	check func() error
 	// after is called after the objects were decided, before the collector runs.
@@ -54,6 +55,9 @@ func (r *resourceClient) commit(ctx context.Context, q command) (results []resul
 		return nil, 0, lifecycle.ErrBadRequest("the request names no objects")
 	case q.count > maxBatch:
 		return nil, 0, &client.Error{Reason: client.ErrRequestEntityTooLarge, Message: "a request has at most 10,000 objects"}
+	}
+	if err := checkNames(q.names...); err != nil {
+		return nil, 0, err
 	}
 	at, err := r.key(r.c.realm)
 	if err != nil {
@@ -269,7 +273,7 @@ func preconditions(u string, resourceVersion uint64) *coppicev1.Preconditions {
 func (r *resourceClient) RemoveFinalizer(ctx context.Context, name, finalizer string, opts ...client.RemoveFinalizerOption) (*client.Object, error) {
 	o := collect(opts, client.RemoveFinalizerOption.ApplyToRemoveFinalizer)
 	results, revision, err := r.commit(ctx, command{
-		count: 1,
+		count: 1, names: []string{name},
 		decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
 			at.Name = name
 			return lifecycle.RemoveFinalizer(ctx, at, finalizer, preconditions(o.UID, o.ResourceVersion))

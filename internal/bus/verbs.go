@@ -90,6 +90,18 @@ func NamesFinalizer(verb string) bool {
 	return verb == VerbRemoveFinalizer || verb == VerbConsumeFinalizer || verb == VerbForceFinalizer || verb == VerbConsumeExpiry
 }
 
+// NamesType reports whether the subject of each request with a verb names the type of objects. That of readpast
+// names one if the request reads objects.
+func NamesType(verb string) bool {
+	switch verb {
+	case VerbCreate, VerbGet, VerbList, VerbWatch, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply, VerbApplyAcross,
+		VerbImport, VerbRestore, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbForceFinalizer, VerbResolve, VerbPlan,
+		VerbProtect, VerbUnprotect, VerbVeto, VerbDeleteUnreadable, VerbConsumeAgent, VerbReleaseBrake:
+		return true
+	}
+	return false
+}
+
 // The operations on internal.>, with the services that request them.
 const (
 	OpResolve   = "resolve"   // processors

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -140,5 +141,55 @@ func TestErrors(t *testing.T) {
 			}
 			contains(t, "the message", reply.Header.Get(micro.ErrorHeader), tc.says...)
 		})
+	}
+}
+
+// A request about objects names their type, and one about named objects their names.
+func TestNameless(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	named := map[string]string{
+		"get": `{"names":["a",""]}`, "delete": `{"names":[""]}`, "resolve": `{"names":[""]}`, "plan": `{"delete":{"names":["a",""]}}`,
+		"removefinalizer": `{"objects":[{"name":""}]}`, "forcefinalizer": `{"reason":"r"}`, "deleteunreadable": `{"reason":"r"}`,
+		"protect": `{"reason":"r","objects":[{"name":"a"},{}]}`, "unprotect": `{"reason":"r","objects":[{}]}`, "veto": `{"reason":"r","agree":true}`,
+		"readpast": `{"get":{"names":[""]}}`,
+	}
+	for verb, body := range named {
+		r.refuses(t, verb, "_.pods.shop", body, "is empty; write the name of an object")
+	}
+	r.refuses(t, "readpast", "_.pods.shop", `{"plan":{"delete":{"names":[""]}}}`, "is empty; write the name of an object")
+	r.refuses(t, "readpast", "_.pods.shop", `{"resolve":{"names":[""]}}`, "is empty; write the name of an object")
+	r.refuses(t, "plan", "_.pods.shop", `{"delete":{"names":["a"],"also":[{"resource":"","names":["a"]}]}}`, "also[0].resource")
+	r.refuses(t, "plan", "_.pods.shop", `{"delete":{"names":["a"],"also":[{"resource":"pods","namespace":"x","names":[""]}]}}`, "also[0].names[0] is empty")
+	for verb, body := range map[string]string{
+		"list": `{}`, "watch": `{}`, "deletecollection": `{"all":true}`, "readpast": `{"list":{}}`, "create": `{"objects":[{}]}`, "update": `{"objects":[{}]}`, "updatestatus": `{"objects":[{}]}`,
+		"apply": `{"objects":[{}]}`, "applyacross": `{"objects":[{}]}`, "patch": `{"patches":[{"name":"a"}]}`, "import": `{"session":"s","objects":[{}]}`, "restore": `{"session":"s","objects":[{}]}`,
+		"releasebrake": `{}`, "consumeagent": `{}`,
+	} {
+		named[verb] = body
+	}
+	for _, verb := range bus.Verbs() {
+		if !bus.NamesType(verb) && verb != bus.VerbReadPast {
+			continue
+		}
+		body, ok := named[verb]
+		if !ok {
+			t.Errorf("there is no request of the verb %s", verb)
+		}
+		for _, rest := range []string{"_._.shop", "apps._.shop"} {
+			r.refuses(t, verb, rest, body, "names no type")
+		}
+	}
+}
+
+// refuses sends a request that is refused as BadRequest with this message.
+func (r *realm) refuses(t *testing.T, verb, rest, body, says string) {
+	t.Helper()
+	if bus.NamesFinalizer(verb) {
+		rest += ".example.com/x"
+	}
+	reply := r.with(t).request(verb, rest, body)
+	if reason, message := reply.Header.Get(bus.HeaderReason), reply.Header.Get(micro.ErrorHeader); reason != "BadRequest" || !strings.Contains(message, says) {
+		t.Errorf("%s %s %s: %s %q, want BadRequest that says %q", verb, rest, body, reason, message, says)
 	}
 }

@@ -27,6 +27,9 @@ func (s *writerServer) forceFinalizer(q *request, at bus.API) *lifecycle.Error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
+	if r.GetName() == "" {
+		return errNoName("name")
+	}
 	key, n, err := s.forced(at, &r)
 	if err != nil {
 		return s.submit(q, at, refusedForce(at, err), r.GetReason())

@@ -70,6 +70,11 @@ func (s *writerServer) pastRead(q *request, at bus.API, r *coppicev1.ReadPastReq
 		return read, lifecycle.ErrBadRequest("at: revisions begin with 1, and a time is not zero")
 	}
 	read.places = s.pages
+	if r.GetRead() != nil {
+		if err := namesType(at); err != nil {
+			return read, err
+		}
+	}
 	switch of := r.GetRead().(type) {
 	case nil:
 		read.places = nil
@@ -80,7 +85,7 @@ func (s *writerServer) pastRead(q *request, at bus.API, r *coppicev1.ReadPastReq
 			reply.Read = &coppicev1.ReadPastReply_Objects{Objects: m}
 			return err
 		}
-		return read, checkCount(len(of.Get.GetNames()), "names")
+		return read, checkNames("names", of.Get.GetNames())
 	case *coppicev1.ReadPastRequest_List:
 		page, err := pageOf(q, at, of.List)
 		read.answer = func(_ context.Context, p *history.Past, reply *coppicev1.ReadPastReply) *lifecycle.Error {

@@ -82,7 +82,7 @@ func planOf(ctx context.Context, snap *state.Snapshot, q *request, d plan.Deleti
 func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecycle.Error) {
 	d := plan.Deletion{Resource: resource(at), Namespace: at.Namespace, DeleteRequest: r}
 	names := len(r.GetNames())
-	if err := checkCount(names, "names"); err != nil || len(r.GetAlso()) == 0 {
+	if err := checkNames("names", r.GetNames()); err != nil || len(r.GetAlso()) == 0 {
 		return d, err
 	}
 	if n := len(r.GetAlso()); n > bus.MaxDeleteParts {
@@ -92,6 +92,12 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecyc
 	for i, part := range r.GetAlso() {
 		if len(part.GetNames()) == 0 {
 			return d, lifecycle.ErrBadRequest("also[%d]: the part of %s names no objects; leave it out", i, part.GetResource())
+		}
+		if group, plural := lifecycle.SplitResource(part.GetResource()); lifecycle.CheckResource(group, plural) != nil {
+			return d, lifecycle.ErrBadRequest("also[%d].resource: %q names no type; write the plural of a kind with its group, such as deployments.apps", i, part.GetResource())
+		}
+		if err := checkNames(fmt.Sprintf("also[%d].names", i), part.GetNames()); err != nil {
+			return d, err
 		}
 		if len(part.GetOptions().GetDryRun()) > 0 {
 			return d, lifecycle.ErrBadRequest("also[%d].options.dryRun: the part of %s follows the options of the request: leave it out", i, part.GetResource())

@@ -13,7 +13,7 @@ func (s *writerServer) protect(q *request, at bus.API) *lifecycle.Error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	if err := checkCount(len(r.GetObjects()), "objects"); err != nil {
+	if err := checkNamed(r.GetObjects()); err != nil {
 		return err
 	}
 	if err := lifecycle.CheckReason(r.GetReason()); err != nil {

@@ -51,7 +51,7 @@ func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	if err := checkCount(len(r.GetNames()), "names"); err != nil {
+	if err := checkNames("names", r.GetNames()); err != nil {
 		return err
 	}
 	s.read(q, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {

@@ -273,7 +273,10 @@ func uidsOf(r *coppicev1.ResolveObjectsRequest) (uids []uid.UID, err *lifecycle.
 		}
 		uids = append(uids, u)
 	}
-	return uids, checkCount(len(uids)+len(r.GetNames()), "names or uids")
+	if err := checkCount(len(uids)+len(r.GetNames()), "names or uids"); err != nil || len(r.GetNames()) == 0 {
+		return uids, err
+	}
+	return uids, checkNames("names", r.GetNames())
 }
 
 // resolved returns the reply to a resolve, evaluated at a time.

@@ -272,5 +272,16 @@ func (s *server) target(q *request) (bus.API, *lifecycle.Error) {
 	if err != nil {
 		return a, lifecycle.ErrBadRequest("%v", err)
 	}
+	if bus.NamesType(a.Verb) {
+		return a, namesType(a)
+	}
 	return a, nil
+}
+
+// namesType checks that the subject of a request about objects names their type.
+func namesType(at bus.API) *lifecycle.Error {
+	if at.Plural == "" {
+		return lifecycle.ErrBadRequest("%s: the subject has _ for the plural, and so names no type; write the plural of a kind, such as pods", at.Verb)
+	}
+	return nil
 }

@@ -19,6 +19,9 @@ func (s *writerServer) deleteUnreadable(q *request, at bus.API) *lifecycle.Error
 	if err := q.read(&r); err != nil {
 		return err
 	}
+	if r.GetName() == "" {
+		return errNoName("name")
+	}
 	if err := lifecycle.CheckReason(r.GetReason()); err != nil {
 		return err
 	}

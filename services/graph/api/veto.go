@@ -13,6 +13,9 @@ func (s *writerServer) veto(q *request, at bus.API) *lifecycle.Error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
+	if r.GetName() == "" {
+		return errNoName("name")
+	}
 	if err := lifecycle.CheckReason(r.GetReason()); err != nil {
 		return err
 	}

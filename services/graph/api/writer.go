@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -180,6 +181,36 @@ func checkCount(n int, what string) *lifecycle.Error {
 		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: "a request has at most 10,000 objects"}
 	}
 	return nil
+}
+
+// checkNames checks the names of objects in a field of a request, and that there are any.
+func checkNames(field string, names []string) *lifecycle.Error {
+	if err := checkCount(len(names), "names"); err != nil {
+		return err
+	}
+	for i, name := range names {
+		if name == "" {
+			return errNoName(fmt.Sprintf("%s[%d]", field, i))
+		}
+	}
+	return nil
+}
+
+// checkNamed checks the objects that a request names, and that there are any.
+func checkNamed[O interface{ GetName() string }](objects []O) *lifecycle.Error {
+	if err := checkCount(len(objects), "objects"); err != nil {
+		return err
+	}
+	for i, o := range objects {
+		if o.GetName() == "" {
+			return errNoName(fmt.Sprintf("objects[%d].name", i))
+		}
+	}
+	return nil
+}
+
+func errNoName(field string) *lifecycle.Error {
+	return lifecycle.ErrBadRequest("%s is empty; write the name of an object", field)
 }
 
 // decide decides the i-th object of a request.
@@ -379,7 +410,7 @@ func (s *writerServer) removeFinalizer(q *request, at bus.API) *lifecycle.Error 
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	if err := checkCount(len(r.GetObjects()), "objects"); err != nil {
+	if err := checkNamed(r.GetObjects()); err != nil {
 		return err
 	}
 	return s.submit(q, at, &command.Objects{
