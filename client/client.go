@@ -121,7 +121,7 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 	if c.past != nil {
 		return c.errPast(a.Verb)
 	}
-	err := bus.CheckActor(a.Actor)
+	err := errors.Join(bus.CheckActor(a.Actor), a.CheckTarget())
 	if a.Realm != bus.SystemRealm {
 		err = errors.Join(bus.CheckRealm(a.Realm), err)
 	}

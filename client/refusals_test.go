@@ -33,6 +33,45 @@ func refused(t *testing.T, what string, err error, reason client.Reason, says ..
 	}
 }
 
+// Names that would make the subject that of another request are refused before anything is sent: _
+// stands for all namespaces, and for the dots of a group.
+func TestOtherSubjects(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.create("a")
+	c := client.New(s.nc)
+	for _, to := range []struct {
+		resource  client.Resource
+		namespace string
+		says      string
+	}{
+		{configMaps, "_", `"_" is not the name of a namespace`},
+		{configMaps, "a.b", `"a.b" is not the name of a namespace`},
+		{configMaps, "*", `"*" is not the name of a namespace`},
+		{configMaps, " ", `" " is not the name of a namespace`},
+		{client.Resource{Plural: "_"}, "shop", `"_" is not the plural`},
+		{client.Resource{Plural: "pods.shop"}, "shop", `"pods.shop" is not the plural`},
+		{client.Resource{Group: "a_b", Plural: "pods"}, "shop", `"a_b" is not a group`},
+		{client.Resource{Group: ">", Plural: "pods"}, "shop", `">" is not a group`},
+	} {
+		r, what := c.Resource(to.resource, to.namespace), to.resource.String()+" in "+to.namespace
+		_, err := r.ListPage(s.ctx)
+		refused(t, "list of "+what, err, client.ErrBadRequest, to.says)
+		_, err = r.DeleteEverything(s.ctx)
+		refused(t, "deletion of "+what, err, client.ErrBadRequest, to.says)
+		_, err = r.RemoveFinalizer(s.ctx, "a", "example.com/x")
+		refused(t, "finalizer of "+what, err, client.ErrBadRequest, to.says)
+		for _, err := range r.Watch(s.ctx) {
+			refused(t, "watch of "+what, err, client.ErrBadRequest, to.says)
+		}
+	}
+	_, err := c.Resource(configMaps, "shop").RemoveFinalizer(s.ctx, "a", "")
+	refused(t, "no finalizer", err, client.ErrBadRequest, "is empty")
+	if _, err := c.Resource(configMaps, "shop").Get(s.ctx, "a"); err != nil {
+		t.Error(err)
+	}
+}
+
 // A request that is based on an old object, or on another object with the same name, is
 // refused and changes nothing.
 func TestConflicts(t *testing.T) {

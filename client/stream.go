@@ -33,7 +33,7 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 	if c.past != nil && a.Verb != bus.VerbReadLog {
 		return c.errPast(a.Verb)
 	}
-	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
+	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor), a.CheckTarget()); err != nil {
 		return &Error{Reason: ErrBadRequest, Message: err.Error()}
 	}
 	data, err := encode(request)

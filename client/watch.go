@@ -179,7 +179,11 @@ func (w *watcher) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subject := w.r.api(bus.VerbWatch).Subject()
+	at := w.r.api(bus.VerbWatch)
+	if err := at.CheckTarget(); err != nil {
+		return &Error{Reason: ErrBadRequest, Message: err.Error()}
+	}
+	subject := at.Subject()
 	beginning, stop := rpc.Watched(ctx, w.r.c.nc, subject)
 	defer stop()
 	if err := w.r.c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: rpc.Header(subject, nil), Data: request}); err != nil {

@@ -38,6 +38,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -147,6 +148,9 @@ type resourceClient struct {
 func (r *resourceClient) key(realm *memrealm.Realm) (lifecycle.Key, error) {
 	if r.resource.Plural == "" {
 		return lifecycle.Key{}, lifecycle.ErrBadRequest("the request names no type; write the plural of a kind, such as pods")
+	}
+	if err := (bus.API{Group: r.resource.Group, Plural: r.resource.Plural, Namespace: r.namespace}).CheckTarget(); err != nil {
+		return lifecycle.Key{}, lifecycle.ErrBadRequest("%v", err)
 	}
 	kind := realm.Kinds().Resource(r.resource.String())
 	if kind == nil {

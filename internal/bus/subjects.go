@@ -108,6 +108,25 @@ func (a API) Subject() string {
 	return s
 }
 
+// CheckTarget returns an error if the names in a would make its subject that of another request, in which _
+// stands for no name, or for all namespaces, and for the dots of a group.
+func (a API) CheckTarget() error {
+	switch {
+	case strings.ContainsFunc(a.Group, func(r rune) bool { return r == '_' || r != '.' && separates(r) }):
+		return fmt.Errorf("%q is not a group: lower case letters, digits, hyphens and dots, such as storage.example.com", a.Group)
+	case a.Plural == "_" || strings.ContainsFunc(a.Plural, separates):
+		return fmt.Errorf("%q is not the plural of a kind: lower case letters, digits and hyphens, such as pods", a.Plural)
+	case a.Namespace == "_" || strings.ContainsFunc(a.Namespace, separates):
+		return fmt.Errorf("%q is not the name of a namespace: at most 63 lower case letters, digits and hyphens, starting and ending with a letter or digit", a.Namespace)
+	case a.Finalizer == "" && NamesFinalizer(a.Verb):
+		return fmt.Errorf("%s: the name behind the namespace is empty; write one such as %s", a.Verb, ExampleFinalizer)
+	}
+	return nil
+}
+
+// separates reports whether a character has a meaning in subjects.
+func separates(r rune) bool { return r <= ' ' || r == 0x7f || r == '.' || r == '*' || r == '>' }
+
 // RealmAPI returns the subject of a request about the realm itself.
 func RealmAPI(realm, actor, verb string) API {
 	return API{Realm: realm, Actor: actor, Verb: verb}
