@@ -84,8 +84,6 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 			}
 			named := c.Flags().Changed("plan")
 			switch {
-			case c.Flags().Changed("plan-file") && f.planFile == "":
-				return wrong("--plan-file names no file")
 			case f.dryRun == "cascade" && (named || f.planFile != ""):
 				return wrong("--dry-run=cascade makes a plan, and --plan and --plan-file name one: --plan with --dry-run=server says whether it is still what would be done")
 			case named:

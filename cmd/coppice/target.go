@@ -44,8 +44,12 @@ func (s *session) targets(args []string) ([]target, error) {
 		}
 		return s.byKey(args)
 	}
+	words, err := typeWords(args[0])
+	if err != nil {
+		return nil, err
+	}
 	var list []target
-	for word := range strings.SplitSeq(args[0], ",") {
+	for _, word := range words {
 		if word == allKinds {
 			for _, k := range s.Kinds.All() {
 				if k.Namespaced() {

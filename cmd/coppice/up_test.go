@@ -212,7 +212,6 @@ func TestUpRefuses(t *testing.T) {
 		// Without --auth clients need no password, so it must not be reachable from outside.
 		{[]string{"--host", "0.0.0.0"}, "--host 0.0.0.0 is not on the loopback interface, and 'coppice up' asks for no password; use --auth"},
 		{[]string{"--host", "::"}, "--host :: is not on the loopback interface"},
-		{[]string{"--realm", "No"}, `"No" is not the name of a realm`},
 		{[]string{"--data", file}, "not a directory"},
 		{[]string{"--http", "8080"}, "is not an address such as 127.0.0.1:8080"},
 	} {

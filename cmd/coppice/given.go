@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// mayBeEmpty has the flags to which an empty value can be given, each with what it means then. An
+// empty value of any other flag is often an unset variable, and would select more than is meant.
+var mayBeEmpty = map[string]string{
+	"http":             "no address",
+	"api-group":        "the core group",
+	"user":             noCredentials,
+	"password":         noCredentials,
+	"creds":            noCredentials,
+	"nkey":             noCredentials,
+	"tlscert":          noCredentials,
+	"tlskey":           noCredentials,
+	"tlsca":            "the certificate authorities of this machine",
+	"inbox-prefix":     "the inbox of the user",
+	"answers-user":     noCredentials,
+	"answers-password": noCredentials,
+	"answers-creds":    noCredentials,
+	"answers-nkey":     noCredentials,
+}
+
+const noCredentials = "no credentials; the NATS server decides whether it needs any"
+
+// checkGiven refuses flags and arguments that were given and have no valid value, before anything is
+// sent.
+func (a *app) checkGiven(c *cobra.Command, args []string) error {
+	for i, arg := range args {
+		if strings.TrimSpace(arg) == "" {
+			return fmt.Errorf("argument %d is %q: write a value, or leave it out", i+1, arg)
+		}
+	}
+	var failed error
+	c.Flags().Visit(func(f *pflag.Flag) { // those that were given
+		for _, value := range textsOf(f) {
+			if err := a.checkFlag(f, value); failed == nil {
+				failed = err
+			}
+		}
+	})
+	return failed
+}
+
+// textsOf returns the values of a flag that has text.
+func textsOf(f *pflag.Flag) []string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.GetSlice()
+	}
+	if f.Value.Type() == "string" {
+		return []string{f.Value.String()}
+	}
+	return nil
+}
+
+func (a *app) checkFlag(f *pflag.Flag, value string) error {
+	_, optional := mayBeEmpty[f.Name]
+	switch {
+	case strings.TrimSpace(value) == "" && !(value == "" && optional):
+		return fmt.Errorf("--%s is given with the value %q: write a value, or leave the flag out", f.Name, value)
+	case f.Name == "realm":
+		if err := bus.CheckRealm(value); err != nil {
+			return fmt.Errorf("--realm: %w", err)
+		}
+	}
+	return nil
+}
+
+// wrapRuns has checkGiven called before a command and its sub-commands run.
+func (a *app) wrapRuns(c *cobra.Command) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if err := a.checkGiven(c, args); err != nil {
+				return a.usage(c, err)
+			}
+			return run(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		a.wrapRuns(sub)
+	}
+}
+
+// typeWords splits the types of an argument, TYPE[,TYPE...].
+func typeWords(arg string) ([]string, error) {
+	words := strings.Split(arg, ",")
+	if slices.Contains(words, "") {
+		return nil, wrong("%q has an empty type: write TYPE, or TYPE,TYPE", arg)
+	}
+	return words, nil
+}
