@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/labelname"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // mayBeEmpty has the flags to which an empty value can be given, each with what it means then. An
@@ -33,7 +36,7 @@ var mayBeEmpty = map[string]string{
 const noCredentials = "no credentials; the NATS server decides whether it needs any"
 
 // checkGiven refuses flags and arguments that were given and have no valid value, before anything is
-// sent.
+// sent. It notes the namespace that was given.
 func (a *app) checkGiven(c *cobra.Command, args []string) error {
 	for i, arg := range args {
 		if strings.TrimSpace(arg) == "" {
@@ -71,6 +74,11 @@ func (a *app) checkFlag(f *pflag.Flag, value string) error {
 		if err := bus.CheckRealm(value); err != nil {
 			return fmt.Errorf("--realm: %w", err)
 		}
+	case f.Name == "namespace":
+		if len(value) > 63 || !labelname.IsLabel(value) {
+			return fmt.Errorf("--namespace: %q is not the name of a namespace: at most 63 lower case letters, digits and hyphens, starting and ending with a letter or digit", value)
+		}
+		a.givenNamespace = value
 	}
 	return nil
 }
@@ -88,6 +96,19 @@ func (a *app) wrapRuns(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		a.wrapRuns(sub)
 	}
+}
+
+// checkNames refuses names that no object can have. It is not stricter than the server.
+func checkNames(names []string) error {
+	for _, name := range names {
+		if !utf8.ValidString(name) {
+			return wrong("%q is not the name of an object: it is not UTF-8", name)
+		}
+		if err := lifecycle.CheckName(name); err != nil {
+			return wrong("%q is not the name of an object: %s", name, err.Message)
+		}
+	}
+	return nil
 }
 
 // typeWords splits the types of an argument, TYPE[,TYPE...].

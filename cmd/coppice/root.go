@@ -27,6 +27,8 @@ type app struct {
 	stdout, stderr io.Writer
 	dial           dial.Config
 	realm, actor   string
+	// givenNamespace is the namespace that --namespace names; "" if it was not given.
+	givenNamespace string
 	// offline is the directory of a recording that is read instead of a realm; "" for none.
 	offline string
 	// at is the point of the past that is read; "" for the present.

@@ -45,6 +45,9 @@ func (s *session) targets(args []string) ([]target, error) {
 		return s.byKey(args)
 	}
 	words, err := typeWords(args[0])
+	if err == nil {
+		err = checkNames(args[1:])
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +77,9 @@ func (s *session) byKey(args []string) ([]target, error) {
 		word, name, _ := strings.Cut(a, "/")
 		if word == "" || name == "" || strings.Contains(name, "/") {
 			return nil, wrong("%q is not TYPE/NAME", a)
+		}
+		if err := checkNames([]string{name}); err != nil {
+			return nil, err
 		}
 		k, err := s.find(word)
 		if err != nil {

@@ -43,18 +43,40 @@ func checkSubdomain(field, s string) []Cause {
 // names in general. Most of its kinds want a subdomain; some, such as roles,
 // do not, and import must take them all.
 func checkName(field, s string) []Cause {
-	switch {
-	case s == "." || s == "..":
-		return []Cause{invalidValue(field, s, "may not be '.' or '..'")}
-	case strings.ContainsAny(s, "/%"):
-		return []Cause{invalidValue(field, s, "may not contain '/' or '%'")}
+	switch why := nameFault(s); {
+	case why != "":
+		return []Cause{invalidValue(field, s, why)}
 	case len(s) > maxName:
 		return []Cause{tooLong(field, maxName)}
 	}
+	return nil
+}
+
+// nameFault returns what is wrong with a name of any length, "" if nothing.
+func nameFault(s string) string {
+	switch {
+	case s == "." || s == "..":
+		return "may not be '.' or '..'"
+	case strings.ContainsAny(s, "/%"):
+		return "may not contain '/' or '%'"
+	}
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {
-			return []Cause{invalidValue(field, s, "may not contain spaces or control characters")}
+			return "may not contain spaces or control characters"
 		}
+	}
+	return ""
+}
+
+// CheckName returns an error if no object can have the name.
+func CheckName(name string) *Error {
+	switch why := nameFault(name); {
+	case name == "":
+		return ErrBadRequest("it may not be empty")
+	case why != "":
+		return ErrBadRequest("it %s", why)
+	case len(name) > maxName:
+		return ErrBadRequest("it has %d bytes, at most %d", len(name), maxName)
 	}
 	return nil
 }
