@@ -19,7 +19,7 @@ type writeFlags struct {
 
 func (f *writeFlags) flags(c *cobra.Command) {
 	f.fileFlags.flags(c)
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none")
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none; objects that name another are refused")
 	dryRunFlag(c, &f.dryRun)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/poll"
@@ -65,7 +68,45 @@ func (s *session) entries(f fileFlags, args []string) ([]manifestfile.Entry, err
 	if len(entries) == 0 {
 		return nil, fmt.Errorf("no objects in %s", strings.Join(f.files, ", "))
 	}
-	return entries, nil
+	return entries, s.checkNamespaces(entries)
+}
+
+// listedElsewhere is the number of objects of other namespaces that an error lists.
+const listedElsewhere = 10
+
+// checkNamespaces returns an error if -n was given and an object names another namespace, as in
+// kubectl. A kind that the files register counts as registered.
+func (s *session) checkNamespaces(entries []manifestfile.Entry) error {
+	if s.givenNamespace == "" {
+		return nil
+	}
+	type groupKind struct{ group, kind string }
+	registered := map[groupKind]client.Kind{}
+	for _, e := range entries {
+		var k client.Kind
+		if registers(e) && json.Unmarshal(e.Object.GetSpec(), &k) == nil {
+			registered[groupKind{k.Group, k.Kind}] = k
+		}
+	}
+	var errs []error
+	for _, e := range entries {
+		namespace := e.Object.GetMetadata().GetNamespace()
+		if e.Err != nil || namespace == "" || namespace == s.givenNamespace {
+			continue
+		}
+		k, ok := s.Kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
+		if !ok {
+			k, ok = registered[groupKind{api.GroupOf(e.Object.GetApiVersion()), e.Object.GetKind()}]
+		}
+		if ok && k.Namespaced() {
+			errs = append(errs, fmt.Errorf("%s: %s is in namespace %q, and --namespace names %q: name the namespace %q, or leave --namespace out; nothing was done",
+				e.At, console.Printable(item{Entry: e, kind: k}.key()), namespace, s.givenNamespace, namespace))
+		}
+	}
+	if more := len(errs) - listedElsewhere; more > 0 {
+		errs = append(errs[:listedElsewhere], fmt.Errorf("and %s more in other namespaces than %q", console.Count(more, "object"), s.givenNamespace))
+	}
+	return errors.Join(errs...)
 }
 
 // pathsOf are the files that a name means, in order.

@@ -28,6 +28,8 @@ func (a *app) importCommand() *cobra.Command {
 		Long: `Import objects as 'kubectl get -o yaml' prints them, and keep their uids,
 timestamps, finalizers and deletion state. Objects may come in any order, and
 importing them again does no harm. An object that exists with another uid is refused.
+-n is for objects that name no namespace: with an export of several namespaces it is
+refused, and nothing is imported.
 
 An owner that was not imported counts as unknown until ten minutes after the import (the
 realm setting ownerGrace): until then it can still be imported, and its dependents are
