@@ -14,6 +14,31 @@ import (
 // An apply records which members its manifest sets: Body.Applied. The next apply removes the
 // members of the record that its own manifest does not have, and leaves what others have added.
 
+// Manifest is a manifest that is to be applied, with the result of all checks that do not need the
+// state. They are done before the writer decides, to take less of its time.
+type Manifest struct {
+	object   *coppicev1.Object // without what only the server sets
+	creation Checked           // if no such object exists
+	applied  []byte            // the record
+	json     []Cause           // what is wrong with the JSON
+	warnings []string
+}
+
+// CheckManifest checks a manifest that is to be applied in a namespace.
+func CheckManifest(namespace string, o *coppicev1.Object) Manifest {
+	m := Manifest{warnings: protectionWarnings(o.GetMetadata())}
+	o, duplicates, causes := normalJSON(wiped(o))
+	m.object, m.json = o, causes
+	m.warnings = append(m.warnings, duplicates...)
+	if len(causes) == 0 {
+		m.applied = appliedBy(namespace, o)
+		o = withoutNulls(o)
+	}
+	m.creation = checkNormal(o, nil, causes)
+	m.creation.applied = m.applied
+	return m
+}
+
 // ApplyAcross is Apply for an actor with the permission to write uses of objects in other
 // namespaces (B3.10).
 func ApplyAcross(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
@@ -27,62 +52,55 @@ func ApplyAcross(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 // have are removed; others that it does not mention stay. Members that are null
 // in the manifest are removed, or not created. Applying the same manifest again changes
 // nothing. Fields that the server sets, such as uid and resourceVersion, are ignored, so that
-// the manifest of an object in another realm can be applied.
+// the manifest of an object in another realm can be applied (B10).
 func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
-	versioned := o.GetApiVersion() != ""
-	at, o, err := target(at, o)
+	return ApplyChecked(ctx, at, new(CheckManifest(at.Namespace, o)))
+}
+
+// ApplyChecked is Apply of a manifest that was checked before.
+func ApplyChecked(ctx *Context, at Key, m *Manifest) (*Outcome, *Error) {
+	at, o, err := target(at, m.object)
 	if err != nil {
 		return nil, err
 	}
-	ignored := protectionWarnings(o.GetMetadata())
-	o = wiped(o)
 	var was *Node
 	if at.Name != "" {
 		if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
 			was = ctx.Node(u)
 		}
 	}
-	o, warnings, causes := normalJSON(o)
-	warnings = append(ignored, warnings...)
 	if was == nil {
-		if len(causes) > 0 {
-			return Create(ctx, at, o)
-		}
-		if err := dropNulls(o); err != nil {
-			return nil, at.err(ReasonBadRequest, "%s: %v", at, err)
-		}
-		c := Check(o)
-		c.applied = appliedBy(at.Namespace, o)
-		return warning(warnings)(CreateChecked(ctx, at, &c))
+		return warning(m.warnings)(CreateChecked(ctx, at, &m.creation))
 	}
-	if err := invalid(at, causes); err != nil {
+	if err := invalid(at, m.json); err != nil {
 		return nil, err
 	}
-	o, applied, duplicates, fail := applyTo(Object{Node: was, Body: ctx.Body(was)}, o)
+	merged, applied, duplicates, fail := applyTo(Object{Node: was, Body: ctx.Body(was)}, o, m.applied)
 	if fail != nil {
 		return nil, at.err(ReasonBadRequest, "%s: %v", at, fail)
 	}
-	if !versioned {
-		o.ApiVersion = was.APIVersion
+	if m.object.GetApiVersion() == "" {
+		merged.ApiVersion = was.APIVersion
 	}
-	return warning(append(warnings, duplicates...))(update(ctx, at, o, &applied))
+	return warning(slices.Concat(m.warnings, duplicates))(update(ctx, at, merged, &applied))
 }
 
-// dropNulls merges the JSON of an object onto nothing.
-func dropNulls(o *coppicev1.Object) error {
+// withoutNulls returns the object with its JSON merged onto nothing. The JSON must be valid.
+func withoutNulls(o *coppicev1.Object) *coppicev1.Object {
+	o = &coppicev1.Object{ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: o.GetMetadata(), Spec: o.GetSpec(), Extra: o.GetExtra()}
 	for _, raw := range []*[]byte{&o.Spec, &o.Extra} {
 		if !bytes.Contains(*raw, []byte("null")) {
 			continue // most
 		}
 		merged, err := jsonvalue.MergePatch(nil, *raw)
 		if err != nil {
-			return err
+			continue // not reached: it is JSON
 		}
 		if *raw = merged; bytes.Equal(merged, []byte("null")) {
 			*raw = nil
 		}
 	}
-	return nil
+	return o
 }
 
 // wiped is the object without what only the server sets (A1.1), and without status.
@@ -100,11 +118,11 @@ func wiped(o *coppicev1.Object) *coppicev1.Object {
 	}
 }
 
-// applyTo returns what an object becomes if the manifest is applied to it, the record of what
-// the manifest sets, and warnings of duplicate owners in it. Labels, annotations and the members of
+// applyTo returns what an object becomes if the manifest is applied to it, the record to store, and
+// warnings of duplicate owners in the manifest. next is the record of what the manifest sets. Labels, annotations and the members of
 // spec and extra are merged by name, finalizers as a set, owners by uid, uses by what they name.
-func applyTo(was Object, manifest *coppicev1.Object) (o *coppicev1.Object, applied []byte, warnings []string, err error) {
-	lost, applied, err := lostOf(was.Body.GetApplied(), appliedBy(was.Node.Namespace, manifest))
+func applyTo(was Object, manifest *coppicev1.Object, next []byte) (o *coppicev1.Object, applied []byte, warnings []string, err error) {
+	lost, applied, err := lostOf(was.Body.GetApplied(), next)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -266,23 +284,23 @@ func useName(namespace string, u *coppicev1.Use) string {
 func appliedBy(namespace string, o *coppicev1.Object) []byte {
 	m := o.GetMetadata()
 	w := jsonvalue.NewFieldsWriter(64 + len(o.GetSpec()) + len(o.GetExtra()))
-	metadata := w.Open(jsonvalue.FieldName("metadata"))
+	metadata := w.OpenMember("metadata")
 	for _, list := range []struct {
 		name    string
 		entries map[string]string
 	}{{"labels", m.GetLabels()}, {"annotations", m.GetAnnotations()}} {
-		entries := w.Open(jsonvalue.FieldName(list.name))
+		entries := w.OpenMember(list.name)
 		for _, k := range slices.Sorted(maps.Keys(list.entries)) {
-			w.Add(jsonvalue.FieldName(k))
+			w.AddMember(k)
 		}
 		w.Close(entries)
 	}
-	finalizers := w.Open(jsonvalue.FieldName("finalizers"))
+	finalizers := w.OpenMember("finalizers")
 	for _, f := range m.GetFinalizers() {
 		w.Add(jsonvalue.ElementName(f))
 	}
 	w.Close(finalizers)
-	owners := w.Open(jsonvalue.FieldName("ownerReferences"))
+	owners := w.OpenMember("ownerReferences")
 	for _, r := range m.GetOwnerReferences() {
 		if r.Controller == nil && r.BlockOwnerDeletion == nil {
 			w.Add(ownerName(r))
@@ -290,25 +308,25 @@ func appliedBy(namespace string, o *coppicev1.Object) []byte {
 		}
 		owner := w.Open(ownerName(r))
 		if r.Controller != nil {
-			w.Add(controllerField)
+			w.AddMember("controller")
 		}
 		if r.BlockOwnerDeletion != nil {
-			w.Add(blockingField)
+			w.AddMember("blockOwnerDeletion")
 		}
 		w.Close(owner)
 	}
 	w.Close(owners)
-	uses := w.Open(jsonvalue.FieldName("uses"))
+	uses := w.OpenMember("uses")
 	for _, u := range m.GetUses() {
 		w.Add(useName(namespace, u))
 	}
 	w.Close(uses)
 	if m.GetExpiresAt() != nil {
-		w.Add(jsonvalue.FieldName("expiresAt"))
+		w.AddMember("expiresAt")
 	}
 	w.Close(metadata)
 	if raw := o.GetSpec(); len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
-		w.AddValue(jsonvalue.FieldName("spec"), raw)
+		w.AddValue("spec", raw)
 	}
 	if len(o.GetExtra()) > 0 {
 		w.AddMembers(o.GetExtra())

@@ -25,9 +25,14 @@ type Checked struct {
 
 // Check checks an object that is to be created.
 func Check(o *coppicev1.Object) Checked {
+	o, duplicates, causes := normalJSON(o)
+	return checkNormal(o, duplicates, causes)
+}
+
+// checkNormal is Check of an object whose JSON was checked, with the warnings and causes of that.
+func checkNormal(o *coppicev1.Object, duplicates []string, causes []Cause) Checked {
 	meta := o.GetMetadata()
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
-	o, duplicates, causes := normalJSON(o)
 	c := Checked{
 		object:   o,
 		size:     objectcodec.Size(o),

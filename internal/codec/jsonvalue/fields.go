@@ -24,7 +24,9 @@ const (
 func FieldName(member string) string { return memberPrefix + member }
 
 // ElementName returns the name of an element of a list that is a set.
-func ElementName(element string) string { return elementPrefix + string(AppendString(nil, element)) }
+func ElementName(element string) string {
+	return elementPrefix + string(appendString(nil, "", element))
+}
 
 // KeyName returns the name of an element of a list whose elements have keys: pairs are the names
 // and values of the key, of which empty ones are left out.
@@ -37,9 +39,9 @@ func KeyName(pairs ...string) string {
 		if b[len(b)-1] != '{' {
 			b = append(b, ',')
 		}
-		b = AppendString(b, pairs[i])
+		b = appendString(b, "", pairs[i])
 		b = append(b, ':')
-		b = AppendString(b, pairs[i+1])
+		b = appendString(b, "", pairs[i+1])
 	}
 	return string(append(b, '}'))
 }
@@ -65,21 +67,32 @@ func NewFieldsWriter(room int) *FieldsWriter {
 	return &FieldsWriter{append(make([]byte, 0, room), '{')}
 }
 
-// Add writes a member without members.
+// Add writes an element of a list, or a member, without members.
 func (w *FieldsWriter) Add(name string) {
-	w.name(name)
+	w.name("", name)
 	w.b = append(w.b, "{}"...)
 }
 
-// Open begins a member with members, and returns what Close needs to end it.
-func (w *FieldsWriter) Open(name string) (mark int) {
+// AddMember writes a member without members.
+func (w *FieldsWriter) AddMember(member string) {
+	w.name(memberPrefix, member)
+	w.b = append(w.b, "{}"...)
+}
+
+// Open begins an element of a list, and returns what Close needs to end it.
+func (w *FieldsWriter) Open(name string) (mark int) { return w.open("", name) }
+
+// OpenMember begins a member with members, and returns what Close needs to end it.
+func (w *FieldsWriter) OpenMember(member string) (mark int) { return w.open(memberPrefix, member) }
+
+func (w *FieldsWriter) open(prefix, name string) (mark int) {
 	mark = len(w.b)
-	w.name(name)
+	w.name(prefix, name)
 	w.b = append(w.b, '{')
 	return mark
 }
 
-// Close ends the member that Open has begun. A member that has got no members is removed.
+// Close ends what Open or OpenMember has begun. Without members it is removed.
 func (w *FieldsWriter) Close(mark int) {
 	if w.b[len(w.b)-1] == '{' {
 		w.b = w.b[:mark]
@@ -90,8 +103,8 @@ func (w *FieldsWriter) Close(mark int) {
 
 // AddValue writes a member with the members of a JSON value, which must have passed Check. Members
 // that are null are left out.
-func (w *FieldsWriter) AddValue(name string, raw []byte) {
-	w.name(name)
+func (w *FieldsWriter) AddValue(member string, raw []byte) {
+	w.name(memberPrefix, member)
 	s := fieldScanner{raw: raw, b: w.b}
 	s.space()
 	s.value()
@@ -117,25 +130,26 @@ func (w *FieldsWriter) Bytes() []byte {
 	return append(w.b, '}')
 }
 
-func (w *FieldsWriter) name(name string) {
+func (w *FieldsWriter) name(prefix, name string) {
 	if w.b[len(w.b)-1] != '{' {
 		w.b = append(w.b, ',')
 	}
-	w.b = append(AppendString(w.b, name), ':')
+	w.b = append(appendString(w.b, prefix, name), ':')
 }
 
-// AppendString appends a JSON string.
-func AppendString(b []byte, s string) []byte {
-	plain := utf8.ValidString(s)
+// appendString appends a JSON string that begins with prefix.
+func appendString(b []byte, prefix, s string) []byte {
+	plain := true
 	for i := 0; plain && i < len(s); i++ {
-		plain = s[i] >= ' ' && s[i] != '"' && s[i] != '\\'
+		plain = s[i] >= ' ' && s[i] != '"' && s[i] != '\\' && s[i] < utf8.RuneSelf
 	}
 	if plain {
 		b = append(b, '"')
+		b = append(b, prefix...)
 		b = append(b, s...)
 		return append(b, '"')
 	}
-	quoted, err := json.Marshal(s)
+	quoted, err := json.Marshal(prefix + s)
 	if err != nil {
 		panic(err) // a string has no error
 	}

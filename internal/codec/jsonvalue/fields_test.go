@@ -53,7 +53,7 @@ func fieldsOf(v any) jsonvalue.Fields {
 
 func written(t *rapid.T, raw []byte) jsonvalue.Fields {
 	w := jsonvalue.NewFieldsWriter(0)
-	w.AddValue("f:spec", raw)
+	w.AddValue("spec", raw)
 	f, err := jsonvalue.ParseFields(w.Bytes())
 	if err != nil {
 		t.Fatalf("the set of %s is %s: %v", raw, w.Bytes(), err)
@@ -87,8 +87,8 @@ func TestFieldsWriter(t *testing.T) {
 func TestFieldsWriterNames(t *testing.T) {
 	t.Parallel()
 	w := jsonvalue.NewFieldsWriter(0)
-	w.Close(w.Open("f:none"))
-	owners := w.Open("f:owners")
+	w.Close(w.OpenMember("none"))
+	owners := w.OpenMember("owners")
 	w.Add(jsonvalue.KeyName("uid", `a"b`, "group", "", "name", "n"))
 	w.Close(owners)
 	w.Add(jsonvalue.ElementName("example.com/x"))

@@ -58,8 +58,8 @@ func (s *writerServer) endpoints() error {
 		{bus.VerbCreate, s.objects(create)},
 		{bus.VerbUpdate, s.objects(each(lifecycle.Update))},
 		{bus.VerbUpdateStatus, s.objects(each(lifecycle.UpdateStatus))},
-		{bus.VerbApply, s.objects(each(lifecycle.Apply))},
-		{bus.VerbApplyAcross, s.objects(each(lifecycle.ApplyAcross))},
+		{bus.VerbApply, s.objects(apply(false))},
+		{bus.VerbApplyAcross, s.objects(apply(true))},
 		{bus.VerbPatch, s.patch},
 		{bus.VerbImport, s.importObjects},
 		{bus.VerbRestore, s.restore},
@@ -218,7 +218,7 @@ type decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Ou
 
 // create decides creations. It checks what does not depend on the state before the writer
 // decides, so that the writer need not.
-func create(objects []*coppicev1.Object) decide {
+func create(_ string, objects []*coppicev1.Object) decide {
 	checked := make([]lifecycle.Checked, len(objects))
 	for i, o := range objects {
 		checked[i] = lifecycle.Check(o)
@@ -228,9 +228,28 @@ func create(objects []*coppicev1.Object) decide {
 	}
 }
 
-// each returns a decide function that applies a rule to each object.
-func each(rule func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)) func([]*coppicev1.Object) decide {
-	return func(objects []*coppicev1.Object) decide {
+// apply returns a function that decides applies, as create decides creations: with across also of objects
+// that use objects in other namespaces.
+func apply(across bool) decideObjects {
+	return func(namespace string, objects []*coppicev1.Object) decide {
+		checked := make([]lifecycle.Manifest, len(objects))
+		for i, o := range objects {
+			checked[i] = lifecycle.CheckManifest(namespace, o)
+		}
+		return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			c := *ctx
+			c.Across = across
+			return lifecycle.ApplyChecked(&c, at, &checked[i])
+		}
+	}
+}
+
+// decideObjects returns the function that decides the objects of a request for a namespace.
+type decideObjects func(namespace string, objects []*coppicev1.Object) decide
+
+// each returns a function that decides each object by a rule.
+func each(rule func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)) decideObjects {
+	return func(_ string, objects []*coppicev1.Object) decide {
 		return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return rule(ctx, at, objects[i])
 		}
@@ -250,7 +269,7 @@ func strictly(strict bool, by decide) decide {
 }
 
 // objects handles the verbs whose request is an ObjectsRequest.
-func (s *writerServer) objects(by func([]*coppicev1.Object) decide) func(*request, bus.API) *lifecycle.Error {
+func (s *writerServer) objects(by decideObjects) func(*request, bus.API) *lifecycle.Error {
 	return func(q *request, at bus.API) *lifecycle.Error {
 		var r coppicev1.ObjectsRequest
 		if err := q.read(&r); err != nil {
@@ -261,7 +280,7 @@ func (s *writerServer) objects(by func([]*coppicev1.Object) decide) func(*reques
 		}
 		return s.submit(q, at, &command.Objects{
 			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(), ReturnObjects: r.GetReturnObjects(),
-			Decide: checkPolicy(at, strictly(r.GetStrictOwners(), by(r.GetObjects()))),
+			Decide: checkPolicy(at, strictly(r.GetStrictOwners(), by(at.Namespace, r.GetObjects()))),
 			Name:   func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 		}, "")
 	}
