@@ -23,6 +23,9 @@ type victim struct {
 
 // victims returns the objects and collections that the arguments and flags select.
 func (s *session) victims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
+	if err := checkSelection(f.every, f.selector); err != nil {
+		return nil, err
+	}
 	if len(f.files) > 0 {
 		return s.fileVictims(args, f, failed)
 	}

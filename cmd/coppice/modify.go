@@ -34,8 +34,19 @@ func (f *modifyFlags) flags(c *cobra.Command) {
 	dryRunFlag(c, &f.dryRun)
 }
 
+// checkSelection refuses --all and -l together, of which one would be ignored.
+func checkSelection(every bool, selector string) error {
+	if every && selector != "" {
+		return wrong("--all selects all objects of the type, and -l %s some of them: choose one", selector)
+	}
+	return nil
+}
+
 // chosen returns the objects that arguments and flags name.
 func (s *session) chosen(args []string, f modifyFlags) ([]target, error) {
+	if err := checkSelection(f.every, f.selector); err != nil {
+		return nil, err
+	}
 	var targets []target
 	var err error
 	if len(f.files) > 0 {
