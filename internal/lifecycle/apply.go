@@ -21,12 +21,13 @@ type Manifest struct {
 	creation Checked           // if no such object exists
 	applied  []byte            // the record
 	json     []Cause           // what is wrong with the JSON
+	long     []Cause           // lists that are too long
 	warnings []string
 }
 
 // CheckManifest checks a manifest that is to be applied in a namespace.
 func CheckManifest(namespace string, o *coppicev1.Object) Manifest {
-	m := Manifest{warnings: protectionWarnings(o.GetMetadata())}
+	m := Manifest{warnings: protectionWarnings(o.GetMetadata()), long: tooLongLists(o.GetMetadata())}
 	o, duplicates, causes := normalJSON(wiped(o))
 	m.object, m.json = o, causes
 	m.warnings = append(m.warnings, duplicates...)
@@ -37,6 +38,24 @@ func CheckManifest(namespace string, o *coppicev1.Object) Manifest {
 	m.creation = checkNormal(o, nil, causes)
 	m.creation.applied = m.applied
 	return m
+}
+
+// tooLongLists returns causes for the lists of a manifest that are longer than those of an object. The object
+// would have all their elements: it is refused before the writer merges them.
+func tooLongLists(m *coppicev1.ObjectMeta) (causes []Cause) {
+	for _, list := range []struct {
+		field        string
+		length, most int
+	}{
+		{"metadata.finalizers", len(m.GetFinalizers()), maxListed},
+		{"metadata.uses", len(m.GetUses()), MaxUses},
+		{"metadata.ownerReferences", len(m.GetOwnerReferences()), maxListed},
+	} {
+		if list.length > list.most {
+			causes = append(causes, tooMany(list.field, list.length, list.most))
+		}
+	}
+	return causes
 }
 
 // ApplyAcross is Apply for an actor with the permission to write uses of objects in other
@@ -72,7 +91,7 @@ func ApplyChecked(ctx *Context, at Key, m *Manifest) (*Outcome, *Error) {
 	if was == nil {
 		return warning(m.warnings)(CreateChecked(ctx, at, &m.creation))
 	}
-	if err := invalid(at, m.json); err != nil {
+	if err := invalid(at, slices.Concat(m.json, m.long)); err != nil {
 		return nil, err
 	}
 	merged, applied, duplicates, fail := applyTo(Object{Node: was, Body: ctx.Body(was)}, o, m.applied)

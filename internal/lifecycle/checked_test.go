@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -60,10 +61,16 @@ func TestCheckFindsEverything(t *testing.T) {
 	}
 }
 
-// counts counts the nodes that are read.
+// counts counts the nodes and bodies that are read.
 type counts struct {
 	lifecycle.View
-	read map[uid.UID]int
+	read   map[uid.UID]int
+	bodies int
+}
+
+func (c *counts) Body(n *lifecycle.Node) *coppicev1.Body {
+	c.bodies++
+	return c.View.Body(n)
 }
 
 func (c *counts) Node(u uid.UID) *lifecycle.Node {
@@ -93,5 +100,28 @@ func TestOwnersThatStayAreNotRead(t *testing.T) {
 	ctx.View = v
 	if _, err := lifecycle.Update(ctx, at, &coppicev1.Object{Metadata: m}); err != nil || v.read[owner.UID] != 0 {
 		t.Errorf("the owner is read %d times, %v", v.read[owner.UID], err)
+	}
+}
+
+// TestLongListsAreNotMerged: the writer does not merge the lists of a manifest that are longer than those of an
+// object. A request has room for millions of elements, and other commands would wait.
+func TestLongListsAreNotMerged(t *testing.T) {
+	t.Parallel()
+	r := lifecycletest.New()
+	at := lifecycle.Key{Kind: r.Kinds().Of("", "Pod"), Namespace: "default"}
+	imported(t, r, at)
+	for field, m := range map[string]*coppicev1.ObjectMeta{
+		"metadata.ownerReferences": {OwnerReferences: slices.Repeat([]*coppicev1.OwnerReference{{ApiVersion: "v1", Kind: "Pod", Name: "o", Uid: "o"}}, 1001)},
+		"metadata.uses":            {Uses: slices.Repeat([]*coppicev1.Use{{Kind: "Secret", Name: "s"}}, lifecycle.MaxUses+1)},
+		"metadata.finalizers":      {Finalizers: slices.Repeat([]string{"example.com/f"}, 1001)},
+	} {
+		m.Name = "a"
+		ctx := r.Context()
+		v := &counts{View: r, read: map[uid.UID]int{}}
+		ctx.View = v
+		_, err := lifecycle.Apply(ctx, at, &coppicev1.Object{Metadata: m})
+		if err == nil || !errors.Is(err, lifecycle.ReasonInvalid) || len(err.Causes) != 1 || err.Causes[0].Field != field || v.bodies != 0 {
+			t.Errorf("%s: %v, after %d bodies were read", field, err, v.bodies)
+		}
 	}
 }
