@@ -104,7 +104,8 @@ func ApplyChecked(ctx *Context, at Key, m *Manifest) (*Outcome, *Error) {
 	return warning(slices.Concat(m.warnings, duplicates))(update(ctx, at, merged, &applied))
 }
 
-// withoutNulls returns the object with its JSON merged onto nothing. The JSON must be valid.
+// withoutNulls returns the object with its JSON merged onto nothing. Without members it has no extra, as after
+// applyTo. The JSON must be valid.
 func withoutNulls(o *coppicev1.Object) *coppicev1.Object {
 	o = &coppicev1.Object{ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: o.GetMetadata(), Spec: o.GetSpec(), Extra: o.GetExtra()}
 	for _, raw := range []*[]byte{&o.Spec, &o.Extra} {
@@ -119,7 +120,16 @@ func withoutNulls(o *coppicev1.Object) *coppicev1.Object {
 			*raw = nil
 		}
 	}
+	if noMembers(o.GetExtra()) {
+		o.Extra = nil
+	}
 	return o
+}
+
+// noMembers reports whether valid JSON is an object without members.
+func noMembers(raw []byte) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 1 && raw[0] == '{' && len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
 }
 
 // wiped is the object without what only the server sets (A1.1), and without status.
@@ -172,7 +182,7 @@ func applyTo(was Object, manifest *coppicev1.Object, next []byte) (o *coppicev1.
 			*raw = nil
 		}
 	}
-	if bytes.Equal(o.Extra, []byte("{}")) {
+	if noMembers(o.Extra) {
 		o.Extra = nil
 	}
 	return o, applied, warnings, nil
