@@ -59,6 +59,18 @@ var objectSteps = steps(
 		o, err := w.c.Resource(configMaps, "shop").Apply(w.ctx, &client.Object{Metadata: &client.ObjectMeta{Name: "b"}, Spec: []byte(`{"m":2}`)}, client.ReplyInto(&reply))
 		return fmt.Sprint(reply.Created, reply.Warnings, w.reply(o, err))
 	}},
+	step{"apply, dry run", func(w *world) string {
+		o, err := w.c.Resource(configMaps, "shop").Apply(w.ctx, &client.Object{Metadata: &client.ObjectMeta{Name: "b"}, Spec: []byte(`{"k":3}`)}, client.DryRun(true))
+		return fmt.Sprintf("%s %s", o.GetMetadata().GetApplied(), w.reply(o, err))
+	}},
+	step{"patch what was applied, dry run", func(w *world) string {
+		o, err := w.c.Resource(configMaps, "shop").Patch(w.ctx, "b", []byte(`{"spec":{"k":3}}`), client.DryRun(true))
+		return fmt.Sprintf("%s %s", o.GetMetadata().GetApplied(), w.reply(o, err))
+	}},
+	step{"get what was applied", func(w *world) string {
+		o, err := w.c.Resource(configMaps, "shop").Get(w.ctx, "b", client.IncludeApplied(true))
+		return fmt.Sprintf("%s %s", o.GetMetadata().GetApplied(), w.reply(o, err))
+	}},
 	step{"create with an owner twice", func(w *world) string {
 		var reply client.Reply
 		o := w.new("c", "configmaps/a")

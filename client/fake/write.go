@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"regexp"
@@ -117,6 +118,9 @@ func (q *command) result(out *lifecycle.Outcome, node func(uid.UID) *lifecycle.N
 		x.object = object.API()
 	}
 	x.object = proto.CloneOf(x.object)
+	if q.dryRun && q.count == 1 {
+		x.object.Metadata.Applied = bytes.Clone(object.Body.GetApplied())
+	}
 	if q.dryRun && after != nil {
 		x.object.Metadata.ResourceVersion = 0
 		if out.Object.Node != nil {
