@@ -193,3 +193,46 @@ func BenchmarkReferences(b *testing.B) {
 		}
 	}
 }
+
+// TestAppliedTakesNoRoom: a client may send an object with the record of apply, as a get has returned it. Writes
+// ignore it, and so does the limit of the size.
+func TestAppliedTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	record := func(bytes int) []byte { return []byte(`{"f:` + strings.Repeat("x", bytes) + `":{}}`) }
+	object := func(applied []byte) *coppicev1.Object {
+		return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a", Uid: "a", Applied: applied}}
+	}
+	for name, do := range writing {
+		r := lifecycletest.New()
+		at := lifecycle.Key{Kind: r.Kinds().Resource("pods"), Namespace: "default"}
+		if name == "update" {
+			imported(t, r, at)
+		}
+		if out, err := do(r.Context(), at, object(record(70_000))); err != nil || len(out.Object.Body.GetApplied()) > 0 {
+			t.Errorf("%s: %v, and the record is kept", name, err)
+		}
+	}
+
+	// The next apply removes what the last one had set, although the object was updated with its record.
+	r := lifecycletest.New()
+	at := lifecycle.Key{Kind: r.Kinds().Resource("pods"), Namespace: "default"}
+	do := func(verb string, o *coppicev1.Object) *lifecycle.Outcome {
+		t.Helper()
+		out, err := writing[verb](r.Context(), at, o)
+		if err != nil || len(out.Warnings) > 0 {
+			t.Fatalf("%s: %v, %q", verb, err, out.Warnings)
+		}
+		r.Apply(out.Events)
+		return out
+	}
+	spec := []byte(`{"` + strings.Repeat("x", 25_000) + `":1}`)
+	o := object(nil)
+	o.Spec = spec
+	applied := do("apply", o).Object.Body.GetApplied()
+	o.Metadata.Applied, o.Metadata.Uid = applied, ""
+	o.Metadata.Labels = map[string]string{"team": "ops"}
+	do("update", o)
+	if body := do("apply", object(nil)).Object.Body; len(body.GetSpec()) > 0 {
+		t.Errorf("apply keeps %d bytes of spec", len(body.GetSpec()))
+	}
+}

@@ -35,7 +35,7 @@ func checkNormal(o *coppicev1.Object, duplicates []string, causes []Cause) Check
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
 	c := Checked{
 		object:   o,
-		size:     objectcodec.Size(o),
+		size:     objectcodec.WrittenSize(o),
 		metadata: validateMeta(meta, owners),
 		json:     causes,
 		warnings: append(warnings, duplicates...),
@@ -87,7 +87,7 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 	}
 	size := c.size
 	if o != c.object {
-		size = objectcodec.Size(o)
+		size = objectcodec.WrittenSize(o)
 	}
 	if err := checkSize(ctx, at, size); err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
-	if err := checkSize(ctx, at, objectcodec.Size(o)); err != nil {
+	if err := checkSize(ctx, at, objectcodec.WrittenSize(o)); err != nil {
 		return nil, err
 	}
 	here := Coordinates{Group: at.Kind.Group, Kind: at.Kind.Kind, Name: at.Name, Namespace: at.Namespace}

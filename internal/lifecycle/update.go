@@ -63,7 +63,7 @@ func update(ctx *Context, at Key, o *coppicev1.Object, applied *[]byte) (*Outcom
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
-	size := objectcodec.Size(&coppicev1.Object{
+	size := objectcodec.WrittenSize(&coppicev1.Object{
 		ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: meta, Spec: o.GetSpec(), Extra: o.GetExtra(), Status: old.GetStatus(),
 	})
 	if err := checkSize(ctx, at, size); err != nil {

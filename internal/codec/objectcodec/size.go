@@ -9,11 +9,17 @@ import (
 )
 
 // Size returns the size of an object's encoding in bytes, without unknown fields.
-func Size(o *coppicev1.Object) int {
+func Size(o *coppicev1.Object) int { return sizeWithout(o, 0) }
+
+// WrittenSize is Size without ObjectMeta.Applied, which every write ignores.
+func WrittenSize(o *coppicev1.Object) int { return sizeWithout(o, appliedSize(o.GetMetadata())) }
+
+// sizeWithout is Size without some bytes of the metadata.
+func sizeWithout(o *coppicev1.Object, bytes int) int {
 	size := text(len(o.GetApiVersion())) + text(len(o.GetKind())) +
 		text(len(o.GetSpec())) + text(len(o.GetStatus())) + text(len(o.GetExtra()))
 	if o.GetMetadata() != nil {
-		size += element(metaSize(o.GetMetadata()))
+		size += element(metaSize(o.GetMetadata()) - bytes)
 	}
 	return size
 }
@@ -66,10 +72,14 @@ func metaSize(m *coppicev1.ObjectMeta) int {
 	for _, u := range m.GetUses() {
 		size += 1 + element(proto.Size(u)) // a field number above 15
 	}
-	if len(m.GetApplied()) > 0 {
-		size += 1 + element(len(m.GetApplied())) // a field number above 15
+	return size + appliedSize(m)
+}
+
+func appliedSize(m *coppicev1.ObjectMeta) int {
+	if len(m.GetApplied()) == 0 {
+		return 0
 	}
-	return size
+	return 1 + element(len(m.GetApplied())) // a field number above 15
 }
 
 func timeSize(t *timestamppb.Timestamp) int {
