@@ -46,6 +46,7 @@ const (
 	whyVersionUnknown
 	whyScope
 	whyMismatch
+	whyMoved
 	whyGrace
 	whyNeverSeen
 )
@@ -79,6 +80,9 @@ func (c Classification) Why(v View, n *Node, r *OwnerReference) string {
 			claimed += fmt.Sprintf(" in namespace %q", n.Namespace)
 		}
 		return fmt.Sprintf("the uid belongs to %s, not to %s", KeyOf(v, owner), claimed)
+	case whyMoved:
+		owner := v.Node(r.UID)
+		return fmt.Sprintf("the uid belongs to %s, and only the group differs; %s", KeyOf(v, owner), rewrite(owner))
 	case whyGrace:
 		return "the owner was never seen, and may still come"
 	case whyNeverSeen:
@@ -86,6 +90,9 @@ func (c Classification) Why(v View, n *Node, r *OwnerReference) string {
 	}
 	return ""
 }
+
+// rewrite says what to do about a reference to an owner that has moved to another group.
+func rewrite(owner *Node) string { return "write apiVersion " + owner.APIVersion + " in the reference" }
 
 // Fits reports whether reference r of the dependent n is true of owner: group,
 // kind and name agree, and the owner is in the dependent's namespace or
@@ -166,6 +173,9 @@ func (c *Classifier) Classify(r *OwnerReference) Classification {
 		// A terminating owner without the foreground finalizer is solid.
 		return Classification{Class: Solid, why: whySolid}
 	}
+	if owner != nil && moved(n, r, owner) {
+		return Classification{Class: Unknown, why: whyMoved}
+	}
 	// A recorded removal of exactly the object that the reference names counts even if
 	// its kind is not registered.
 	removal, same := uint64(0), false
@@ -173,10 +183,7 @@ func (c *Classifier) Classify(r *OwnerReference) Classification {
 		removal, same = removedAs(v, r.UID, n.Claim(r))
 	}
 	if same {
-		if until := mayReturnUntil(v, n, removal); now < until {
-			return Classification{Class: Unknown, Until: until, why: whyMayReturn}
-		}
-		return Classification{Class: Dangling, Cause: removal, why: whyRemoved}
+		return c.removed(removal)
 	}
 	kind := v.Kinds().Of(r.Group(), r.Kind)
 	switch {
@@ -186,13 +193,26 @@ func (c *Classifier) Classify(r *OwnerReference) Classification {
 		return Classification{Class: Unknown, why: whyVersionUnknown, version: c.unservedVersion(r)}
 	case kind.Namespaced() && n.Namespace == "":
 		return Classification{Class: Unknown, why: whyScope}
+	case removal != 0 && removedMoved(v, r.UID, n.Claim(r)):
+		return c.removed(removal)
 	case owner != nil, removal != 0:
+		if until := sessionEnd(v, n); now < until {
+			return Classification{Class: Unknown, Until: until, why: whyMismatch} // R2: policies may be imported that protect n
+		}
 		return Classification{Class: Dangling, why: whyMismatch}
 	}
 	if until := unknownUntil(v, n, kind); now < until {
 		return Classification{Class: Unknown, Until: until, why: whyGrace}
 	}
 	return Classification{Class: Dangling, why: whyNeverSeen}
+}
+
+// removed classifies a reference to an owner that was removed at a revision.
+func (c *Classifier) removed(at uint64) Classification {
+	if until := mayReturnUntil(c.v, c.n, at); c.now < until {
+		return Classification{Class: Unknown, Until: until, why: whyMayReturn}
+	}
+	return Classification{Class: Dangling, Cause: at, why: whyRemoved}
 }
 
 // removedAs returns the revision at which the object with this uid was removed, and

@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"slices"
+
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -57,8 +59,8 @@ func Strip(ctx *Context, n *Node) []Event {
 }
 
 // OrphanFrom decides the orphan finalizer's request to remove the references of n to an
-// owner that is being deleted (A15). It removes valid references, also if n itself is
-// terminating. References that were never valid are evaluated on their own.
+// owner that is being deleted (A15). It removes valid references, and those that name a group from
+// which the owner has moved, also if n itself is terminating. Others are evaluated on their own.
 //
 // Until now the owner kept n, so that dangling and waiting references were to be removed
 // (A12.7). They are removed first: otherwise it would depend on the order of work whether
@@ -72,9 +74,8 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 		Reason: coppicev1.Reason_REASON_OWNER_ORPHANS, Cause: owner.DeletionRevision,
 	}
 	for i := range n.Owners {
-		if r := &n.Owners[i]; r.UID == owner.UID && Fits(n, r, owner) {
+		if r := &n.Owners[i]; orphans(ctx.View, n, r, owner) && !slices.ContainsFunc(event.References, func(o OwnerReference) bool { return o.SameOwner(r) }) {
 			event.References = append(event.References, *r)
-			break // the others that fit are the same by SameOwner
 		}
 	}
 	if event.References == nil {
@@ -84,15 +85,15 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 }
 
 // Finish removes a built-in finalizer that is done from n: the orphan finalizer when no
-// dependent has a valid reference to n (A15), the foreground finalizer when no dependent
+// dependent has a reference that it removes (A15), the foreground finalizer when no dependent
 // delays n (A13, DelayOf), the in-use finalizer when no object uses n (B3.1), the contents
-// finalizer when no contents are left (A5.7). All but the last are not done while the import
-// session of n may still add dependents or users (R2, B3.8).
+// finalizer when no contents are left (A5.7). They are not done while the import session of n may
+// still add dependents, users or contents (R2, B3.8).
 //
 // kept are the dependents for which an examination of all dependents has found
 // KeptByUnknown; see finishable. Only the foreground finalizer needs them.
 func Finish(ctx *Context, n *Node, finalizer string, kept []uid.UID) []Event {
-	if !finishable(ctx.View, n, finalizer, kept, ctx.Now) || finalizer != FinalizerContents && ctx.Now < sessionEnd(ctx.View, n) {
+	if !finishable(ctx.View, n, finalizer, kept, ctx.Now) || ctx.Now < sessionEnd(ctx.View, n) {
 		return nil
 	}
 	if finalizer == FinalizerInUse && keepsUsers(ctx.View, n) {
@@ -121,7 +122,8 @@ func finishable(v View, n *Node, finalizer string, kept []uid.UID, now Time) boo
 	case !n.Acknowledged():
 		return false
 	case finalizer == FinalizerOrphan:
-		return Dependents(v, n).All == 0
+		any, _ := Orphanable(v, n)
+		return !any
 	case finalizer == FinalizerForeground:
 		d := Dependents(v, n)
 		return d.Blocking == 0 && (d.Pending() == 0 || !waitsForUsers(v, n) && allKept(v, n, d.Pending(), kept, now))

@@ -93,7 +93,8 @@ func AnyContent(v View, c *Node) string {
 // Drain decides the contents finalizer's request to delete n because its container is
 // being deleted. Unlike the collector it deletes objects that an owner keeps. Like the
 // collector it honours the finalizers and the grace period of the object, and leaves
-// protected objects (B2.3). The Pods of a namespace go first (A5.8).
+// protected objects (B2.3). The Pods of a namespace go first (A5.8). It waits for the end of the
+// import session of the container, which may import contents, and policies that protect them (R2).
 func Drain(ctx *Context, container, n *Node) []Event {
 	return DrainAfter(ctx, container, n, PodsUntil(ctx.View, container))
 }
@@ -101,12 +102,22 @@ func Drain(ctx *Context, container, n *Node) []Event {
 // DrainAfter is Drain for many objects of one container, whose PodsUntil the caller has read.
 func DrainAfter(ctx *Context, container, n *Node, pods Time) []Event {
 	if n.Terminating() || n.Protected() || !container.Draining() || !Contains(ctx.View, container, n) ||
+		ctx.Now < sessionEnd(ctx.View, container) ||
 		WaitsForPods(ctx.View, n, pods, ctx.Now) {
 		return nil
 	}
 	return braked(ctx, deletion(ctx.View, ctx.Now, n, ctx.Kinds().OfNode(n), request{
 		policy: collectedBy(ctx, n), version: n.Version(), reason: coppicev1.Reason_REASON_CONTAINER, cause: container.DeletionRevision,
 	}))
+}
+
+// withLaterContents adds the contents finalizer to the list of a container that an import session
+// marks: the session may import its contents later, and they are deleted with it in any order (R2).
+func withLaterContents(c *Node, list []string) []string {
+	if c.ImportSession == "" || !IsNamespace(c) && !IsRegistration(c) || slices.Contains(list, FinalizerContents) {
+		return list
+	}
+	return slices.Concat(list, []string{FinalizerContents})
 }
 
 // withContents adds the contents finalizer to the list of a container that is
@@ -151,16 +162,18 @@ func checkContentsGone(v View, at Key, n *Node, finalizer string) *Error {
 }
 
 // checkStays refuses to create an object whose kind or namespace is being deleted. The refusal
-// for the namespace is worded as Kubernetes'.
-func checkStays(v View, at Key) *Error {
-	if n := v.Node(at.Kind.UID); n != nil && n.Terminating() {
+// for the namespace is worded as Kubernetes'. An import session may create objects in containers
+// that an import has brought, which are drained when its session ends: see mayReceive.
+func checkStays(ctx *Context, at Key, session string) *Error {
+	v := ctx.View
+	if n := v.Node(at.Kind.UID); n != nil && n.Terminating() && !mayReceive(ctx, n, session) {
 		return at.err(ReasonMethodNotAllowed, "%s cannot be created: its kind %s is being deleted", at, n.Name)
 	}
 	namespaces := v.Kinds().Of("", "Namespace")
 	if at.Namespace == "" || namespaces == nil {
 		return nil
 	}
-	if u := v.Lookup(namespaces, "", at.Namespace); u != "" && v.Node(u).Terminating() {
+	if n := v.Node(v.Lookup(namespaces, "", at.Namespace)); n != nil && n.Terminating() && !mayReceive(ctx, n, session) {
 		e := at.err(ReasonForbidden, "%s is forbidden: unable to create new content in namespace %s because it is being terminated", at, at.Namespace)
 		e.Causes = []Cause{{
 			Reason: api.CauseNamespaceTerminating, Field: "metadata.namespace", Message: fmt.Sprintf("namespace %s is being terminated", at.Namespace),
@@ -168,4 +181,11 @@ func checkStays(v View, at Key) *Error {
 		return e
 	}
 	return nil
+}
+
+// mayReceive reports whether an import session may create objects in a container that is being
+// deleted: an import has brought the container, and its session is open, so that nothing drains it
+// yet. It need not be the same session, because an import that was interrupted is repeated in another.
+func mayReceive(ctx *Context, c *Node, session string) bool {
+	return session != "" && c.Draining() && ctx.Now < sessionEnd(ctx.View, c)
 }

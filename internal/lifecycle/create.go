@@ -95,7 +95,7 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 	if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
 		return nil, errAlreadyExists(at, ctx.Node(u))
 	}
-	if err := checkStays(ctx.View, at); err != nil {
+	if err := checkStays(ctx, at, ""); err != nil {
 		return nil, err
 	}
 	node := &Node{

@@ -96,12 +96,18 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	if err := bindUses(ctx, at, was, node, true); err != nil {
 		return nil, err
 	}
+	used := usedInSession(ctx.View, was, node)
 	body := bodyOf(o)
 	derive(node, at.Kind, body)
+	warnings = append(warnings, checkImported(ctx, was, node)...)
 	if was != nil {
-		return reimport(ctx, at, was, node, body, warnings)
+		out, err := reimport(ctx, at, was, node, body, warnings)
+		if err == nil && out.Changed() {
+			out.Events = append(used, out.Events...)
+		}
+		return out, err
 	}
-	if err := checkStays(ctx.View, at); err != nil {
+	if err := checkStays(ctx, at, session); err != nil {
 		return nil, err
 	}
 	if node.CreationTime == 0 {
@@ -114,17 +120,18 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	}
 	cover(ctx.View, at.Kind, node, body)
 	if node.Terminating() {
-		node.Finalizers = withProtection(node, withContents(ctx.View, node, node.Finalizers))
-		if len(binds) > 0 || ctx.Users(node).All > 0 {
-			node.Finalizers = addInUse(node.Finalizers)
-		}
+		node.Finalizers = withProtection(node, withContents(ctx.View, node, withLaterContents(node, node.Finalizers)))
 	}
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
-		// It was being deleted and nothing blocked its removal.
+		// It was being deleted and nothing blocked its removal. Users do not count, because they may
+		// be imported before it or after (R2).
 		return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
 			Warnings: append(warnings, "not imported: the object was being deleted and nothing blocked it")}, nil
 	}
-	return &Outcome{Code: 201, Warnings: warnings, Object: Object{Body: body}, Events: append(binds, Event{
+	if node.Terminating() && (len(binds) > 0 || ctx.Users(node).All > 0) {
+		node.Finalizers = addInUse(node.Finalizers)
+	}
+	return &Outcome{Code: 201, Warnings: warnings, Object: Object{Body: body}, Events: append(append(used, binds...), Event{
 		Type: ObjectCreated, UID: u, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node, Body: body},
 	})}, nil
 }
@@ -182,13 +189,16 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 		node.Finalizers = keepProtection(was, keepInUse(was, keepContents(was, node.Finalizers)))
 		node.DeletionTime, node.GracePeriod, node.DeletionRevision = was.DeletionTime, was.GracePeriod, was.DeletionRevision
 		node.AwaitedGeneration = was.AwaitedGeneration
+		if was.Draining() && ctx.Now >= sessionEnd(ctx.View, was) && !was.Orphaning() && !was.Waiting() && !was.InUse() {
+			node.ImportSession = was.ImportSession // it accepts no contents, whether they come before it or after
+		}
 	}
 	node.Protection = was.Protection
 	if node.Terminating() && !was.Terminating() {
 		if was.Protected() {
 			return nil, errProtected(ctx.View, at, was) // B2.1
 		}
-		node.Finalizers = withProtection(was, withInUse(ctx.View, was, withContents(ctx.View, was, node.Finalizers))) // it is a DELETE by other means
+		node.Finalizers = withProtection(was, withInUse(ctx.View, was, withContents(ctx.View, was, withLaterContents(node, node.Finalizers)))) // it is a DELETE by other means
 	}
 	if IsRegistration(was) {
 		node.ImportTime = was.Appeared() // since when the kind is known does not change
@@ -250,8 +260,8 @@ func awaitObserved(n *Node, k *Kind) {
 
 // awaitsSession reports whether n must keep the id of its import session: an owner of n does not
 // exist, and the session may still import it; or n has a built-in finalizer that must not be
-// removed while the session may import dependents or users.
+// removed while the session may import dependents, users or contents.
 func awaitsSession(v View, n *Node) bool {
-	return n.HasFinalizer(FinalizerOrphan) || n.HasFinalizer(FinalizerForeground) || n.HasFinalizer(FinalizerInUse) ||
+	return n.HasFinalizer(FinalizerOrphan) || n.HasFinalizer(FinalizerForeground) || n.HasFinalizer(FinalizerInUse) || n.HasFinalizer(FinalizerContents) ||
 		slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return v.Node(r.UID) == nil })
 }

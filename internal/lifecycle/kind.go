@@ -149,6 +149,16 @@ func (ks *Kinds) add(k *Kind) {
 // Of returns the kind of that group and name, or nil.
 func (ks *Kinds) Of(group, kind string) *Kind { return ks.byKind[groupKind{group, kind}] }
 
+// named returns the kinds of that name, one for each group, in any order.
+func (ks *Kinds) named(kind string) (list []*Kind) {
+	for at, k := range ks.byKind {
+		if at.kind == kind {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
 // OfNode returns the kind of an object. Objects exist only of registered kinds.
 func (ks *Kinds) OfNode(n *Node) *Kind { return ks.Of(n.Group(), n.Kind) }
 

@@ -173,6 +173,12 @@ func (n *Node) Waiting() bool { return n.Terminating() && n.HasFinalizer(Finaliz
 // from it.
 func (n *Node) Orphaning() bool { return n.Terminating() && n.HasFinalizer(FinalizerOrphan) }
 
+// AwaitsSession reports whether the object is being deleted and has a built-in finalizer that begins
+// when the import session of the object ends.
+func (n *Node) AwaitsSession() bool {
+	return n.ImportSession != "" && (n.Orphaning() || n.Waiting() || n.InUse() || n.Draining())
+}
+
 // Appeared is when the object came to the realm. The creation time of an
 // imported object is that of another clock.
 func (n *Node) Appeared() Time {

@@ -45,13 +45,50 @@ func (o oracle) importing(n *lifecycle.Node, now lifecycle.Time) bool {
 	return n.ImportSession != "" && o.Session(n.ImportSession).Expires > now
 }
 
+// unresolvable reports whether nothing can be known of an owner that does not exist, because of its kind.
+func (o oracle) unresolvable(n *lifecycle.Node, r lifecycle.OwnerReference) bool {
+	kind := o.Kinds().Of(r.Group(), r.Kind)
+	return kind == nil || n.Namespace == "" && kind.Namespaced() || slices.ContainsFunc(n.Owners, func(twin lifecycle.OwnerReference) bool {
+		return twin.SameOwner(&r) && !kind.Serves(lifecycle.VersionOf(twin.APIVersion))
+	})
+}
+
+// moved reports whether a reference is false of its owner only because it names another group.
+func (o oracle) moved(n *lifecycle.Node, r lifecycle.OwnerReference) bool {
+	owner := o.Node(r.UID)
+	if owner == nil || o.owner(n, r) != nil {
+		return false
+	}
+	r.APIVersion = owner.APIVersion
+	return o.owner(n, r) == owner
+}
+
+// movedFrom reports whether a reference would be true of the owner in its group, and names a registered one.
+func (o oracle) movedFrom(n *lifecycle.Node, r lifecycle.OwnerReference, owner *lifecycle.Node) bool {
+	return r.UID == owner.UID && o.moved(n, r) && o.Kinds().Of(r.Group(), r.Kind) != nil
+}
+
+// movedDependents are the live objects with such a reference to n.
+func (o oracle) movedDependents(n *lifecycle.Node) (count int) {
+	for _, u := range o.UIDs() {
+		d := o.Node(u)
+		if slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool { return o.movedFrom(d, r, n) }) {
+			count++
+		}
+	}
+	return count
+}
+
 // unknown reports whether nothing is known of the owner, at the time now.
 func (o oracle) unknown(n *lifecycle.Node, r lifecycle.OwnerReference, now lifecycle.Time) bool {
 	if owner := o.owner(n, r); owner != nil {
 		return waits(owner) && o.importing(owner, now)
 	}
+	if o.moved(n, r) {
+		return true
+	}
 	session := o.importing(n, now)
-	elsewhere := o.Node(r.UID) != nil
+	elsewhere, later := o.Node(r.UID) != nil, false
 	if !elsewhere {
 		for _, namespace := range []string{n.Namespace, ""} {
 			at, same := o.Removed(r.UID, lifecycle.Coordinates{Group: r.Group(), Kind: r.Kind, Name: r.Name, Namespace: namespace})
@@ -59,18 +96,18 @@ func (o oracle) unknown(n *lifecycle.Node, r lifecycle.OwnerReference, now lifec
 				return session && at < n.Revision // it may be restored
 			}
 			elsewhere = elsewhere || at != 0
+			for _, k := range o.Kinds().All() { // only the group may be wrong
+				_, other := o.Removed(r.UID, lifecycle.Coordinates{Group: k.Group, Kind: r.Kind, Name: r.Name, Namespace: namespace})
+				later = later || other && k.Kind == r.Kind && at > n.Revision
+			}
 		}
 	}
 	kind := o.Kinds().Of(r.Group(), r.Kind)
 	switch {
-	case kind == nil || n.Namespace == "" && kind.Namespaced():
-		return true
-	case slices.ContainsFunc(n.Owners, func(twin lifecycle.OwnerReference) bool {
-		return twin.SameOwner(&r) && !kind.Serves(lifecycle.VersionOf(twin.APIVersion))
-	}):
+	case o.unresolvable(n, r):
 		return true
 	case elsewhere:
-		return false
+		return session && !later
 	case session:
 		return true
 	case n.ImportTime == 0 && kind.RegisteredAt <= n.CreationTime:

@@ -106,7 +106,7 @@ func (k *ownerCheck) add(r *OwnerReference) {
 	f.until = max(f.until, until)
 	f.imported = f.imported || c.why == whyNeverSeen || c.why == whyRemoved || c.why == whyGrace
 	if len(f.named) < maxOwnersNamed {
-		name := k.name(r)
+		name := ownerText(r)
 		if why := k.why(r, c); why != "" {
 			name += " (" + why + ")"
 		}
@@ -114,13 +114,22 @@ func (k *ownerCheck) add(r *OwnerReference) {
 	}
 }
 
-// name returns the kind, the name and the uid of an owner.
-func (k *ownerCheck) name(r *OwnerReference) string {
-	kind := r.Kind
-	if r.Group() != "" {
-		kind += "." + r.Group()
+// movedText says why an owner that has moved to another group is not known to exist, and what to do.
+func movedText(owner *Node) string {
+	return "an object of this kind and name has the uid, in another group; " + rewrite(owner)
+}
+
+// ownerText returns the kind, the name and the uid of an owner.
+func ownerText(r *OwnerReference) string {
+	return fmt.Sprintf("%s %q with uid %s", ownerKind(r.Kind, r.Group()), r.Name, r.UID)
+}
+
+// ownerKind returns a kind with its group, as warnings have it.
+func ownerKind(kind, group string) string {
+	if group == "" {
+		return kind
 	}
-	return fmt.Sprintf("%s %q with uid %s", kind, r.Name, r.UID)
+	return kind + "." + group
 }
 
 // why returns why an owner does not keep the object, and the uid of the object that has its name now; "" if the
@@ -135,6 +144,8 @@ func (k *ownerCheck) why(r *OwnerReference, c Classification) string {
 			return "the uid was that of another object"
 		}
 		return "the uid belongs to another object"
+	case whyMoved:
+		return movedText(k.v.Node(r.UID))
 	case whyNeverSeen, whyGrace, whyRemoved:
 		kind, namespace := k.v.Kinds().Of(r.Group(), r.Kind), ""
 		if kind == nil {

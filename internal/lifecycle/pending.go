@@ -6,8 +6,7 @@ import (
 
 // Pending is the work that is pending because of one uid. It is a function of the state and
 // therefore level-triggered: lost messages do not lose work, and work stays pending until
-// it is done (A10.6 is edge-triggered). The work of the finalizers orphan and
-// foregroundDeletion may have to wait for the end of an import session: see Due.
+// it is done (A10.6 is edge-triggered). The work of the built-in finalizers may have to wait for the end of an import session: see Due.
 type Pending struct {
 	// Evaluate: dependents of the uid must be evaluated, because the object is absent or
 	// waits for them, or because their references are not valid.
@@ -60,7 +59,7 @@ type Due struct {
 	First, Last Time
 	// Imported: some of the dependents were imported, or may have been.
 	Imported bool
-	// Begins is when the finalizer orphan or foregroundDeletion begins its work: when
+	// Begins is when the built-in finalizers of the object begin their work: when
 	// the import session of the object ends, unless it gets further commands; zero for
 	// now.
 	Begins Time
@@ -88,26 +87,28 @@ func PendingWhen(v View, u uid.UID, n *Node) (o Pending, due Due) {
 		return o, due
 	}
 	o = pendingOfLive(v, n)
-	due = Due{First: o.EvaluateAt, Last: o.EvaluateAt}
-	if due.Begins = BeginsAfter(v, n); due.Begins == 0 {
+	due = Due{First: o.EvaluateAt, Last: o.EvaluateAt, Begins: BeginsAfter(v, n)}
+	if !o.Evaluate {
 		return o, due
 	}
-	if all := v.Count(u, Claims{}); o.Evaluate && n.Waiting() {
+	if due.Begins != 0 && n.Waiting() {
 		due.First, due.Last = due.Begins, due.Begins
-		if all.Actionable() > Dependents(v, n).Actionable() {
-			due.First = min(due.First, evaluateMismatchedAt(v, n))
-		}
+	}
+	if v.Count(u, Claims{}).Actionable() > Dependents(v, n).Actionable() {
+		var at Time
+		at, due.Imported = evaluateMismatchedAt(v, n)
+		due.First = min(due.First, at)
 	}
 	return o, due
 }
 
-// BeginsAfter returns the time until which the finalizer orphan, foregroundDeletion or
-// in-use of n does nothing, because the import session of n is open and may still add
-// dependents or users.
+// BeginsAfter returns the time until which the finalizer orphan, foregroundDeletion, in-use or
+// contents of n does nothing, because the import session of n is open and may still add
+// dependents, users or contents.
 // It is the end of the session unless that gets further commands, and zero if n does not
 // wait for a session.
 func BeginsAfter(v View, n *Node) Time {
-	if !n.Orphaning() && !n.Waiting() && !n.InUse() {
+	if !n.AwaitsSession() {
 		return 0
 	}
 	return sessionEnd(v, n)
@@ -136,7 +137,9 @@ func pendingOfLive(v View, n *Node) (o Pending) {
 		return o
 	}
 	valid := Dependents(v, n)
-	o.Orphan = valid.All > 0 && n.Orphaning() && n.Acknowledged()
+	if n.Orphaning() && n.Acknowledged() {
+		o.Orphan, _ = Orphanable(v, n)
+	}
 	o.Blocked = o.Blocked || n.Waiting() && valid.Blocking > 0 && valid.Terminating > 0
 	if n.Waiting() && n.Acknowledged() && valid.Blocking == 0 && valid.Protected == 0 && !waitsForUsers(v, n) { // B2.8, B3.2
 		o.Examine = valid.Pending()
@@ -146,7 +149,8 @@ func pendingOfLive(v View, n *Node) (o Pending) {
 	case valid.Actionable() > 0 && n.Waiting():
 		o.Evaluate = true
 	case all.Actionable() > valid.Actionable():
-		o.Evaluate, o.EvaluateAt = true, evaluateMismatchedAt(v, n)
+		o.Evaluate = true
+		o.EvaluateAt, _ = evaluateMismatchedAt(v, n)
 	}
 	return o
 }
@@ -202,22 +206,23 @@ func claimDue(v View, u uid.UID, c *Claimed) (first, last Time) {
 }
 
 // evaluateMismatchedAt returns when dependents are due whose claims do not match the owner,
-// which exists.
-func evaluateMismatchedAt(v View, n *Node) Time {
+// which exists, and whether some of these were imported, so that an import session may delay them.
+// Those whose owner has moved to another group are not due while it exists.
+func evaluateMismatchedAt(v View, n *Node) (at Time, imported bool) {
 	valid := ValidClaims(n)
 	claims := v.ClaimsOn(n.UID, maxClaims+1)
 	if len(claims) > maxClaims {
-		return 0
+		return 0, true
 	}
-	at := Never
+	at = Never
 	for i := range claims {
 		c := &claims[i]
 		if c.Actionable() == 0 || valid.Contains(c.Coordinates) {
 			continue
 		}
-		if kind := v.Kinds().Of(c.Group, c.Kind); kind != nil && (!kind.Namespaced() || c.Namespace != "") {
-			at = 0
+		if kind := v.Kinds().Of(c.Group, c.Kind); kind != nil && (!kind.Namespaced() || c.Namespace != "") && !c.movedTo(n) {
+			at, imported = 0, imported || c.LastImport != 0
 		}
 	}
-	return at
+	return at, imported
 }

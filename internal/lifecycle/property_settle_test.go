@@ -87,6 +87,9 @@ func garbage(r *lifecycletest.Realm) (may, must map[uid.UID]bool) {
 			if owner := o.owner(n, ref); owner != nil {
 				return !gone(owner)
 			}
+			if o.moved(n, ref) && !o.unresolvable(n, ref) {
+				return !gone(o.Node(ref.UID))
+			}
 			return o.unknown(n, ref, r.Clock)
 		}
 	}
@@ -119,7 +122,7 @@ func garbage(r *lifecycletest.Realm) (may, must map[uid.UID]bool) {
 	})
 	must = closure(must, func(n *lifecycle.Node, ref lifecycle.OwnerReference) bool {
 		kind := r.Kinds().Of(ref.Group(), ref.Kind)
-		return known(n, ref) || kind != nil && may[kind.UID] // of which nothing is known once it is withdrawn
+		return known(n, ref) || o.moved(n, ref) && !must[ref.UID] || kind != nil && may[kind.UID] // of which nothing is known once it is withdrawn
 	}, func(c *lifecycle.Node) bool { return draining(c) || must[c.UID] && !c.Terminating() })
 	return may, must
 }

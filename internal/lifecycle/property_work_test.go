@@ -103,12 +103,12 @@ func checkStrip(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	}
 }
 
-// checkOrphan: an object with a valid reference to an owner that orphans loses that
-// reference. Other owners that kept the object still keep it; if none is left, the object
+// checkOrphan: an object with a valid reference to an owner that orphans, or with one that names
+// a registered group from which the owner has moved, loses that reference. Other owners that kept the object still keep it; if none is left, the object
 // is not deleted because of that owner (S8, S9, A15).
 func checkOrphan(t *rapid.T, r *lifecycletest.Realm, owner, n *lifecycle.Node) {
 	o := oracle{r}
-	mine := func(ref lifecycle.OwnerReference) bool { return o.owner(n, ref) == owner }
+	mine := func(ref lifecycle.OwnerReference) bool { return o.owner(n, ref) == owner || o.movedFrom(n, ref, owner) }
 	events := lifecycle.OrphanFrom(r.Context(), owner, n)
 	orphans := owner.Terminating() && owner.HasFinalizer("orphan") && !o.importing(owner, r.Clock) // R2
 	if want := orphans && slices.ContainsFunc(n.Owners, mine); (len(events) > 0) != want {
@@ -156,7 +156,7 @@ func checkDrain(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	for _, u := range r.UIDs() {
 		c := r.Node(u)
 		events := lifecycle.Drain(r.Context(), c, n)
-		if want := draining(c) && o.contains(c, n) && !n.Terminating() && !podsFirst(r, c, n); (len(events) > 0) != want {
+		if want := draining(c) && !o.importing(c, r.Clock) && o.contains(c, n) && !n.Terminating() && !podsFirst(r, c, n); (len(events) > 0) != want {
 			t.Fatalf("A5.7: %+v is deleted with %+v: %t", n, c, !want)
 		}
 		if len(events) == 0 {
@@ -178,10 +178,9 @@ func checkDrain(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 func checkFinish(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	o := oracle{r}
 	all, blocking := o.dependents(n)
-	for f, left := range map[string]int{"orphan": all, "foregroundDeletion": o.delaying(n), "coppice.dev/contents": o.contents(n), custom: 0} {
+	for f, left := range map[string]int{"orphan": all + o.movedDependents(n), "foregroundDeletion": o.delaying(n), "coppice.dev/contents": o.contents(n), custom: 0} {
 		events := r.Finish(n, f)
-		want := n.Terminating() && n.HasFinalizer(f) && lifecycle.IsBuiltinFinalizer(f) && left == 0 &&
-			(f == lifecycle.FinalizerContents || !o.importing(n, r.Clock)) // R2
+		want := n.Terminating() && n.HasFinalizer(f) && lifecycle.IsBuiltinFinalizer(f) && left == 0 && !o.importing(n, r.Clock) // R2
 		if (len(events) > 0) != want {
 			t.Fatalf("invariant 5: %s of %+v with %d dependents, %d blocking and %d that count, is done: %t", f, n, all, blocking, left, !want)
 		}

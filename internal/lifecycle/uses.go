@@ -314,10 +314,36 @@ func bindUse(ctx *Context, at Key, was, node *Node, i int, imported bool) *Error
 		return nil
 	}
 	used := v.Node(u.UID)
-	if used == nil || !used.Terminating() || StateOf(v, node, u) != UseResolved || imported && used.InUse() {
+	if used == nil || !used.Terminating() || StateOf(v, node, u) != UseResolved || imported && (used.InUse() || sameSession(used, node)) {
 		return nil
 	}
 	return errConflict(at, "%s: %s is being deleted; an object cannot begin to use it", field, KeyOf(v, used))
+}
+
+// sameSession reports whether one import session has brought both objects.
+func sameSession(a, b *Node) bool { return a.ImportSession != "" && a.ImportSession == b.ImportSession }
+
+// usedInSession returns the events by which objects that the import session of node has brought while
+// they were being deleted get the in-use finalizer, because node, which the session brings now, uses
+// them. They would have it if they were imported after node (R2).
+func usedInSession(v View, was, node *Node) (events []Event) {
+	if node.ImportSession == "" {
+		return nil
+	}
+	for i := range node.Uses {
+		u := &node.Uses[i]
+		used := v.Node(u.UID)
+		if used == nil || !used.Terminating() || used.InUse() || !sameSession(used, node) || StateOf(v, node, u) != UseResolved ||
+			was != nil && slices.Contains(was.Uses, *u) {
+			continue
+		}
+		after := *used
+		after.Finalizers = addInUse(used.Finalizers)
+		events = append(events, Event{
+			Type: ObjectUpdated, UID: used.UID, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: &after},
+		})
+	}
+	return events
 }
 
 // checkAcross refuses a new use of an object in another namespace if the realm does not share that

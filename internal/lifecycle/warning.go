@@ -6,7 +6,8 @@ const (
 	// WarnInvalidNamespace: an owner reference names an object in another namespace.
 	WarnInvalidNamespace = "OwnerRefInvalidNamespace"
 	// WarnUnresolvable: the kind of an owner, or its version, is not
-	// registered, or is not one that the object can have as an owner.
+	// registered, or is not one that the object can have as an owner, or
+	// the owner has moved to another group.
 	WarnUnresolvable = "OwnerRefUnresolvable"
 	// WarnUnreachable: the object is in a cycle that owns itself, and that
 	// nothing outside of it owns.
@@ -52,7 +53,7 @@ const (
 // r of n deserves, "" if it deserves none.
 func (c Classification) Warning(v View, n *Node, r *OwnerReference) string {
 	switch c.why {
-	case whyKindUnknown, whyVersionUnknown, whyScope:
+	case whyKindUnknown, whyVersionUnknown, whyScope, whyMoved:
 		return WarnUnresolvable
 	case whyMismatch:
 		owner := v.Node(r.UID)

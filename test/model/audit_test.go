@@ -257,7 +257,7 @@ func (a *auditor) breaks(before, after *object, e *step) string {
 			return "S4: the deletion was put off"
 		}
 		for _, f := range after.finalizers {
-			if !before.has(f) && (e.what != "marked" || f != orphanFinalizer && f != foregroundFinalizer && f != contentsFinalizer) {
+			if !before.has(f) && (e.what != "updated" || f != inUseFinalizer || before.session == "") && (e.what != "marked" || f != orphanFinalizer && f != foregroundFinalizer && f != contentsFinalizer) {
 				return "S5: a finalizer came"
 			}
 		}
@@ -312,7 +312,6 @@ func (a *auditor) command(s *sent, steps []step, now int64) {
 		a.violation(s.script.tag, "S13: a dry run is in the log")
 	}
 	s.logged = []outcome{}
-	steps = a.bound(s, steps)
 	if s.verb == bus.VerbDelete && len(steps) > 0 {
 		s.script.deletion = steps[0].revision
 	}
@@ -321,7 +320,7 @@ func (a *auditor) command(s *sent, steps []step, now int64) {
 		out := a.m.decide(s.command, i, now)
 		s.logged = append(s.logged, out)
 		for _, want := range out.effects {
-			if len(steps) == 0 {
+			if steps = a.bound(s, steps); len(steps) == 0 {
 				a.violation(s.script.tag, "%s: it did not make of %s %s", s.verb, want.uid, want.after.text())
 				return
 			}

@@ -30,6 +30,26 @@ func fits(d *object, r ref, owner *object) bool {
 		(owner.ns == d.ns || owner.ns == "")
 }
 
+// moved reports whether a reference would agree with an owner if it named the owner's group.
+func moved(d *object, r ref, owner *object) bool {
+	if owner == nil || owner.group == r.group {
+		return false
+	}
+	r.group = owner.group
+	return fits(d, r, owner)
+}
+
+// movedFrom is moved for references to a registered group, which an owner that orphans removes.
+func (m *model) movedFrom(d *object, r ref, owner *object) bool {
+	return m.kinds[[2]string{r.group, r.kind}] != nil && moved(d, r, owner)
+}
+
+// wasMoved is moved for an owner that was at a place and is removed.
+func (m *model) wasMoved(d *object, r ref, was place) bool {
+	return m.kinds[[2]string{was.group, was.kind}] != nil &&
+		moved(d, r, &object{uid: r.uid, group: was.group, kind: was.kind, ns: was.ns, name: was.name})
+}
+
 // classify returns the class of a reference. until is the time at which an unknown owner
 // becomes absent, 0 if time alone does not change the class. cause is the revision that
 // decided it.
@@ -44,6 +64,9 @@ func (m *model) classify(d *object, r ref, now int64) (c class, cause uint64, un
 		}
 		return solid, 0, 0
 	}
+	if moved(d, r, owner) {
+		return unknown, 0, 0
+	}
 	k := m.kinds[[2]string{r.group, r.kind}]
 	removed, was := m.removed[r.uid]
 	if owner == nil && was && (removed.place == place{r.group, r.kind, d.ns, r.name} || removed.place == place{r.group, r.kind, "", r.name}) {
@@ -57,7 +80,15 @@ func (m *model) classify(d *object, r ref, now int64) (c class, cause uint64, un
 		return unknown, 0, 0
 	case k.namespaced() && d.ns == "":
 		return unknown, 0, 0
+	case was && owner == nil && m.wasMoved(d, r, removed.place):
+		if until := m.expires(d.session); d.revision >= removed.revision && now < until {
+			return unknown, 0, until
+		}
+		return dangling, removed.revision, 0
 	case owner != nil, was:
+		if until := m.expires(d.session); now < until {
+			return unknown, 0, until // policies that protect it may come with it (R2)
+		}
 		return dangling, 0, 0
 	}
 	since := d.imported
@@ -272,12 +303,24 @@ func (m *model) parts(owner *object, now int64) bool {
 	return owner.orphaning() && owner.acknowledged() && now >= m.expires(owner.session)
 }
 
-// part removes the valid references to an owner that orphans (A15).
-func part(o, owner *object) []effect {
+// orphanable returns the dependents from which an owner that orphans removes references.
+func (m *model) orphanable(owner *object) (list []*object) {
+	for uid := range m.dependents[owner.uid] {
+		d := m.objects[uid]
+		if slices.ContainsFunc(d.owners, func(r ref) bool { return fits(d, r, owner) || m.movedFrom(d, r, owner) }) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// part removes the references to an owner that orphans (A15): those that are valid, and those to a group from which
+// it has moved.
+func (m *model) part(o, owner *object) []effect {
 	next := *o
 	next.owners = nil
 	for _, r := range o.owners {
-		if !fits(o, r, owner) {
+		if !fits(o, r, owner) && !m.movedFrom(o, r, owner) {
 			next.owners = append(next.owners, r)
 		}
 	}
@@ -289,16 +332,16 @@ func (m *model) finishable(o *object, f string, now int64) bool {
 	switch {
 	case !o.terminating() || !o.has(f):
 		return false
-	case f == contentsFinalizer:
-		return m.contents(o) == 0
 	case f == protectionFinalizer:
 		return m.walkEnds(o)
 	case now < m.expires(o.session):
 		return false // R2
+	case f == contentsFinalizer:
+		return m.contents(o) == 0
 	case f == inUseFinalizer:
 		return len(m.usersOf(o)) == 0
 	case f == orphanFinalizer:
-		return o.acknowledged() && len(m.valid(o, false)) == 0
+		return o.acknowledged() && len(m.orphanable(o)) == 0
 	case f == foregroundFinalizer:
 		return o.acknowledged() && len(m.delaying(o, now)) == 0
 	}

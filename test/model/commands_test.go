@@ -167,11 +167,11 @@ func merged(owners []ref) (list []ref) {
 
 // closed returns the reason to refuse new objects in a namespace or of a kind that is being
 // deleted, "" if neither is (A5.7).
-func (m *model) closed(k *kind, ns string) string {
-	if o := m.objects[k.uid]; o != nil && o.terminating() {
+func (m *model) closed(k *kind, ns string, receives func(*object) bool) string {
+	if o := m.objects[k.uid]; o != nil && o.terminating() && !receives(o) {
 		return "MethodNotAllowed"
 	}
-	if o := m.at(place{"", "Namespace", "", ns}); ns != "" && o != nil && o.terminating() {
+	if o := m.at(place{"", "Namespace", "", ns}); ns != "" && o != nil && o.terminating() && !receives(o) {
 		return "Forbidden"
 	}
 	return ""
@@ -193,7 +193,7 @@ func (m *model) create(k *kind, at place, it *item, now int64) outcome {
 	case it.generate == "" && m.at(at) != nil:
 		return refusal("AlreadyExists") // A1.4
 	}
-	if why := m.closed(k, at.ns); why != "" {
+	if why := m.closed(k, at.ns, func(*object) bool { return false }); why != "" {
 		return refusal(why)
 	}
 	next.group, next.kind, next.ns, next.name = k.Group, k.Kind, at.ns, at.name
@@ -345,15 +345,21 @@ func (m *model) imports(k *kind, at place, it *item, session string, now int64) 
 		return refusal("AlreadyExists")
 	}
 	next.finalizers = slices.DeleteFunc(slices.Clone(next.finalizers), func(f string) bool { return f == contentsFinalizer })
+	next.session = session
 	if why := m.bind(&next, was, true); why != "" {
 		return refusal(why)
 	}
-	next.generation, next.imported, next.session = max(next.generation, 1), now, session
+	next.generation, next.imported = max(next.generation, 1), now
 	k.derive(&next)
 	if was != nil {
-		return m.reimport(k, was, &next)
+		out := m.reimport(k, was, &next, now)
+		if len(out.effects) > 0 {
+			out.effects = append(m.usedLater(&next, was), out.effects...)
+		}
+		return out
 	}
-	if why := m.closed(k, at.ns); why != "" {
+	receives := func(c *object) bool { return c.has(contentsFinalizer) && now < m.expires(c.session) } // R2
+	if why := m.closed(k, at.ns, receives); why != "" {
 		return refusal(why)
 	}
 	next.created = now
@@ -361,20 +367,20 @@ func (m *model) imports(k *kind, at place, it *item, session string, now int64) 
 	if next.terminating() && k.ObservesGeneration {
 		next.awaited = next.generation
 	}
-	if next.terminating() && m.contents(&next) > 0 {
-		next.finalizers = append(next.finalizers, contentsFinalizer)
-	}
-	if next.terminating() && (len(m.usersOf(&next)) > 0 || len(m.bindings(&next)) > 0) {
-		next.finalizers = append(next.finalizers, inUseFinalizer)
+	if next.terminating() && (isNamespace(&next) || isRegistration(&next)) {
+		next.finalizers = append(next.finalizers, contentsFinalizer) // its contents may come later (R2)
 	}
 	if next.terminating() && len(next.finalizers) == 0 && next.grace <= 0 {
 		return outcome{code: 200}
 	}
-	return outcome{code: 201, effects: []effect{{uid: next.uid, after: &next}}}
+	if next.terminating() && (len(m.usersOf(&next)) > 0 || len(m.bindings(&next)) > 0) && !next.has(inUseFinalizer) {
+		next.finalizers = append(next.finalizers, inUseFinalizer)
+	}
+	return outcome{code: 201, effects: append(m.usedLater(&next, nil), effect{uid: next.uid, after: &next})}
 }
 
 // reimport changes an existing object to the imported one. It does not undo a deletion.
-func (m *model) reimport(k *kind, was, next *object) outcome {
+func (m *model) reimport(k *kind, was, next *object, now int64) outcome {
 	next.created, next.applied = was.created, was.applied
 	next.protector, next.shielded, next.policies = was.protector, was.shielded, was.policies
 	if next.terminating() && was.protected() {
@@ -398,13 +404,16 @@ func (m *model) reimport(k *kind, was, next *object) outcome {
 			}
 		}
 		next.deleted, next.grace, next.awaited = was.deleted, was.grace, was.awaited
+		if was.has(contentsFinalizer) && now >= m.expires(was.session) && !was.orphaning() && !was.waiting() && !was.inUse() {
+			next.session = was.session
+		}
 	}
 	next.generation = max(next.generation, was.generation)
 	if !was.terminating() && next.terminating() {
 		if k.ObservesGeneration {
 			next.awaited = next.generation
 		}
-		if m.contents(was) > 0 {
+		if isNamespace(was) || isRegistration(was) {
 			next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
 		}
 		if len(m.usersOf(was)) > 0 {
@@ -429,7 +438,7 @@ func (m *model) reimport(k *kind, was, next *object) outcome {
 	same := *next
 	same.imported, same.session = was.imported, was.session
 	awaits := slices.ContainsFunc(next.owners, func(r ref) bool { return m.objects[r.uid] == nil })
-	awaits = awaits || next.has(orphanFinalizer) || next.has(foregroundFinalizer) || next.has(inUseFinalizer)
+	awaits = awaits || next.has(orphanFinalizer) || next.has(foregroundFinalizer) || next.has(inUseFinalizer) || next.has(contentsFinalizer)
 	if same.text() == was.text() && (next.session == was.session || !awaits) {
 		return outcome{code: 200}
 	}

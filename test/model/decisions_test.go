@@ -74,7 +74,7 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 			a.violation(tag, "S9: %v lost a reference to an owner before its dangling references; its owners are %s", o, a.classes(o, now))
 		}
 		for _, r := range o.owners {
-			if owner := m.objects[r.uid]; fits(o, r, owner) && m.parts(owner, now) && a.same(e, part(o, owner)[0]) == "" {
+			if owner := m.objects[r.uid]; (fits(o, r, owner) || m.movedFrom(o, r, owner)) && m.parts(owner, now) && a.same(e, m.part(o, owner)[0]) == "" {
 				return
 			}
 		}
@@ -84,7 +84,7 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 	case "CONTAINER":
 		for _, c := range m.objects {
 			early := now < m.podsUntil(c) && !isPod(o) && !m.usesEnding(o) // A5.8
-			if c.terminating() && c.has(contentsFinalizer) && m.contains(c, o) && !o.terminating() && !o.protected() && !early {
+			if c.terminating() && c.has(contentsFinalizer) && m.contains(c, o) && !o.terminating() && !o.protected() && !early && now >= m.expires(c.session) {
 				a.expect(e, m.collect(o, false, now), "A5.7")
 				return
 			}

@@ -58,7 +58,7 @@ func (d *drawer) one(n int) bool {
 }
 
 func (d *drawer) fresh() string {
-	kind := pick(d, "cm", "cm", "cm", "cm", "po", "po", "rc", "wd", "wd", "en", "lt", "no", pick(d, "cm", "ev"))
+	kind := pick(d, "cm", "cm", "cm", "cm", "po", "po", "rc", "wd", "wd", pick(d, "wd", "ow"), "en", "lt", "no", pick(d, "cm", "ev"))
 	if kind == "lt" && !d.late && !d.one(4) {
 		kind = "cm"
 	}
@@ -93,7 +93,7 @@ func (d *drawer) owners() string {
 			o += "*"
 		}
 		if d.one(12) {
-			o += pick(d, "~name", "~kind", "~uid", "~never", "~old", "~version", "~unheard", "~empty")
+			o += pick(d, "~name", "~kind", "~group", "~uid", "~never", "~old", "~version", "~unheard", "~empty")
 		}
 		list = append(list, o)
 	}

@@ -24,7 +24,7 @@ func TestOrderOfImports(t *testing.T) {
 		d := &drawer{T: t}
 		var lines []string
 		for i := range 8 {
-			at := pick(d, "cm", "po", "rc", "wd", "en") + fmt.Sprint("/", i)
+			at := pick(d, "cm", "po", "rc", "wd", "ow", "en") + fmt.Sprint("/", i)
 			line := "import " + at
 			if i > 0 { // the invalid owners must not depend on the order
 				line += strings.NewReplacer("~uid", "~never", "~old", "~name").Replace(d.owners())

@@ -22,7 +22,7 @@ import (
 //
 // A target is a kind and a name; "cm/a@x" is in the script's other namespace. An
 // owner is a target with "!" for blocking, "." for explicitly not, "*" for the
-// controller, and one of ~name ~kind ~uid ~never ~old ~version ~empty for what
+// controller, and one of ~name ~kind ~group ~uid ~never ~old ~version ~empty for what
 // is wrong with it.
 
 // alias maps the names of kinds in scripts to kinds.
@@ -40,12 +40,16 @@ var aliases = map[string]alias{
 	"no":   {resource{"", "nodes"}, "Node", "v1", true},
 	"ns":   {resource{"", "namespaces"}, "Namespace", "v1", true},
 	"wd":   {resource{"test.example.com", "widgets"}, "Widget", "v1", false},
+	"ow":   {resource{oldGroup, "widgets"}, "Widget", "v1", false},
 	"en":   {resource{"test.example.com", "engines"}, servedKind, "v1", false},
 	"kind": {resource{"coppice.dev", "kinds"}, "Kind", "v1", true},
 	"pp":   {resource{"coppice.dev", "protectionpolicies"}, "ProtectionPolicy", "v1", true},
 	"xp":   {resource{"coppice.dev", "expirypolicies"}, "ExpiryPolicy", "v1", true},
 	"lt":   {resource{"?", "lates"}, "Late", "v1", false},
 }
+
+// oldGroup is the group from which widgets have moved to test.example.com.
+const oldGroup = "old.example.com"
 
 // What is served: a finalizer, and the agent of a kind.
 const (
@@ -123,6 +127,10 @@ func (s *script) owner(word string) (ref, error) {
 		r.name += "z"
 	case "kind":
 		r.kind = "Secret"
+	case "group":
+		if r.group = oldGroup; t.group == oldGroup {
+			r.group = "test.example.com"
+		}
 	case "uid":
 		r.uid = s.a.any(s.tag, r.uid)
 	case "never":

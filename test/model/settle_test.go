@@ -57,15 +57,15 @@ func (m *model) actions(now int64) (list []action, due int64) {
 			}
 			continue
 		}
-		if until := m.expires(o.session); now < until && (o.orphaning() || o.waiting() || o.inUse()) && (due == 0 || until < due) {
+		if until := m.expires(o.session); now < until && (o.orphaning() || o.waiting() || o.inUse() || o.has(contentsFinalizer)) && (due == 0 || until < due) {
 			due = until
 		}
 		if m.parts(o, now) {
-			for _, d := range m.valid(o, false) {
-				effects := part(d, o)
+			for _, d := range m.orphanable(o) {
+				effects := m.part(d, o)
 				if decision, _, _ := m.evaluate(d, now); decision == "strip" {
 					stripped := m.strip(d, now)
-					effects = part(stripped[0].after, o)
+					effects = m.part(stripped[0].after, o)
 				}
 				add("part from "+o.String(), d, effects)
 			}
@@ -75,7 +75,7 @@ func (m *model) actions(now int64) (list []action, due int64) {
 				add("finish "+f+" of", o, unfinalize(o, f))
 			}
 		}
-		if o.has(contentsFinalizer) {
+		if o.has(contentsFinalizer) && now >= m.expires(o.session) {
 			until := m.podsUntil(o)
 			pods := now < until
 			if pods && (due == 0 || until < due) {

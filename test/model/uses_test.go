@@ -46,7 +46,7 @@ func (m *model) bind(o, was *object, imported bool) string {
 			u.uid = m.names[p]
 		}
 		used := m.objects[u.uid]
-		if had := was != nil && slices.Contains(was.uses, u); !had && used != nil && used.terminating() && (&object{ns: o.ns, uses: []use{u}}).using(used) && (!imported || !used.inUse()) {
+		if had := was != nil && slices.Contains(was.uses, u); !had && used != nil && used.terminating() && (&object{ns: o.ns, uses: []use{u}}).using(used) && (!imported || !used.inUse() && !sameSession(used, o)) {
 			return "Conflict"
 		}
 		if !slices.Contains(list, u) {
@@ -55,6 +55,25 @@ func (m *model) bind(o, was *object, imported bool) string {
 	}
 	o.uses = list
 	return ""
+}
+
+// sameSession reports whether one import session has brought both objects.
+func sameSession(a, b *object) bool { return a.session != "" && a.session == b.session }
+
+// usedLater returns the effects on objects that one import session has brought while they were being deleted, before
+// an object that uses them: they wait for it (R2).
+func (m *model) usedLater(o, was *object) (list []effect) {
+	for _, u := range o.uses {
+		used := m.objects[u.uid]
+		if used == nil || !used.terminating() || used.inUse() || !sameSession(used, o) || was != nil && slices.Contains(was.uses, u) ||
+			!(&object{ns: o.ns, uses: []use{u}}).using(used) {
+			continue
+		}
+		next := *used
+		next.finalizers = append(slices.Clip(used.finalizers), inUseFinalizer)
+		list = append(list, effect{uid: used.uid, after: &next})
+	}
+	return list
 }
 
 // repeated reports whether an object names a used object twice.

@@ -312,6 +312,7 @@ func (w *world) kinds(tb testing.TB, ctx context.Context) {
 	for name, spec := range map[string]string{
 		"widgets.test.example.com": `{"group":"test.example.com","kind":"Widget","plural":"widgets","scope":"Namespaced","observesGeneration":true,"finalizeAfterDependents":true,
 			"versions":[{"name":"v1"},{"name":"v2","defaultDeletion":"OrphanDependents"}]}`,
+		"widgets." + oldGroup: `{"group":"` + oldGroup + `","kind":"Widget","plural":"widgets","scope":"Namespaced","versions":[{"name":"v1"}]}`,
 		"engines.test.example.com": `{"group":"test.example.com","kind":"Engine","plural":"engines","scope":"Namespaced","gracefulDeletion":{"defaultSeconds":5},
 			"versions":[{"name":"v1"}]}`,
 	} {

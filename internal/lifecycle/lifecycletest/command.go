@@ -111,8 +111,9 @@ func (r *Realm) objects(verb string, at lifecycle.Key, o *coppicev1.Object, deci
 }
 
 func (r *Realm) drawCreate(t *rapid.T) Command {
-	if r.Latecomers && r.latecomer() == nil && rapid.IntRange(0, 4).Draw(t, "kind") == 0 {
-		return r.objects(VerbCreate, lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Kind")}, Registration(latecomer), lifecycle.Create)
+	if kinds := r.unregistered(); r.Latecomers && len(kinds) > 0 && rapid.IntRange(0, 4).Draw(t, "kind") == 0 {
+		spec := rapid.SampledFrom(kinds).Draw(t, "registered")
+		return r.objects(VerbCreate, lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Kind")}, Registration(spec), lifecycle.Create)
 	}
 	if r.Restless && rapid.IntRange(0, 5).Draw(t, "options") == 0 {
 		return r.drawSettings(t)

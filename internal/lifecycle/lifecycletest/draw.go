@@ -32,6 +32,23 @@ var latecomer = lifecycle.KindSpec{
 	Versions: []lifecycle.KindVersion{{Name: "v1"}},
 }
 
+// legacy is a kind of an old group, whose objects have moved to another one or will move: references
+// may name either group. It is registered as latecomer is.
+var legacy = lifecycle.KindSpec{
+	Group: "extensions", Kind: "ReplicaSet", Plural: "replicasets", Scope: lifecycle.ScopeNamespaced,
+	Versions: []lifecycle.KindVersion{{Name: "v1"}},
+}
+
+// unregistered returns those of latecomer and legacy that are not registered.
+func (r *Realm) unregistered() (list []lifecycle.KindSpec) {
+	for _, spec := range []lifecycle.KindSpec{latecomer, legacy} {
+		if r.Kinds().Of(spec.Group, spec.Kind) == nil {
+			list = append(list, spec)
+		}
+	}
+	return list
+}
+
 // latecomer returns the kind, nil as long as it is not registered.
 func (r *Realm) latecomer() *lifecycle.Kind { return r.Kinds().Of(latecomer.Group, latecomer.Kind) }
 
@@ -109,6 +126,9 @@ func drawInitialized(t *rapid.T, in *coppicev1.Initializers) {
 func (r *Realm) drawObject(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
 	list := slices.Clone(resources)
 	if k := r.latecomer(); k != nil {
+		list = append(list, k.Resource())
+	}
+	if k := r.Kinds().Of(legacy.Group, legacy.Kind); k != nil {
 		list = append(list, k.Resource())
 	}
 	if r.Containers {
@@ -193,6 +213,8 @@ func (r *Realm) drawReference(t *rapid.T) *coppicev1.OwnerReference {
 		ref.ApiVersion, ref.Kind = lifecycle.APIVersionOf(latecomer.Group, "v1"), latecomer.Kind
 	case 2:
 		ref.ApiVersion = "apps/v9"
+	case 3:
+		ref.ApiVersion = rapid.SampledFrom([]string{"extensions/v1", "apps/v1"}).Draw(t, "owner group")
 	}
 	blocking := rapid.Bool().Draw(t, "blocking")
 	ref.BlockOwnerDeletion = &blocking

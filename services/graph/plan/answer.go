@@ -53,7 +53,7 @@ func (r *run) podsLate() (any bool) {
 // whether there was one.
 func (r *run) endImport(n *lifecycle.Node) bool {
 	id := n.ImportSession
-	if id == "" || !n.Orphaning() && !n.Waiting() && !n.InUse() || r.tx.Session(id).Expires <= r.rules.Now {
+	if !n.AwaitsSession() || r.tx.Session(id).Expires <= r.rules.Now {
 		return false
 	}
 	r.tx.TouchSession(id, r.rules.Now, true)

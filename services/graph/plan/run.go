@@ -317,7 +317,7 @@ func (r *run) work(next entry) {
 			if o.podsLate {
 				until = 0
 			}
-			o.drained = until <= r.rules.Now // or again, when no Pod is left
+			o.drained = max(until, lifecycle.BeginsAfter(r.tx, c)) <= r.rules.Now // or again, when no Pod is left
 			r.drain(c, until)
 		}
 		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), lifecycle.FinalizerContents, nil), because)

@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// A namespace or a kind that is being deleted is drained. Its contents are walked
-// once: no object can be created in it any more. From then on the objects are removed
+// A namespace or a kind that is being deleted is drained, when the import session that brought
+// it has ended. Its contents are walked once: no object can be created in it any more. From then on the objects are removed
 // without a change of the container's row, so it is checked repeatedly whether the
 // container is empty.
 

@@ -143,12 +143,17 @@ func (r *round) rows(ctx context.Context, snap *state.Snapshot, items []queue.It
 
 // sessionClosed publishes what a row needs if an import session may have delayed it.
 func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow) error {
-	if !row.Evaluate && !row.Orphan && row.Finish == "" && row.Examine == 0 {
+	if !row.Evaluate && !row.Orphan && row.Finish == "" && row.Examine == 0 && !row.Drain {
 		return nil
 	}
 	w := evaluate(snap, u, row, r.at)
-	if n := w.node; n != nil && (n.ImportSession == "" || !n.Orphaning() && !n.Waiting() && !n.InUse()) {
+	if n := w.node; n != nil && !n.AwaitsSession() && !w.due.Imported {
 		return nil
+	}
+	if w.Drain {
+		if err := r.contents(ctx, snap, &w, lost); err != nil {
+			return err
+		}
 	}
 	return r.collector(ctx, snap, w)
 }
@@ -157,7 +162,7 @@ func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.U
 func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow, f queue.Flags) error {
 	w := evaluate(snap, u, row, r.at)
 	if w.Drain {
-		if err := r.drained(ctx, snap, w.node, f); err != nil {
+		if err := r.contents(ctx, snap, &w, f); err != nil {
 			return err
 		}
 	}
@@ -181,6 +186,16 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 		return r.calls(ctx, snap, w.node, f)
 	}
 	return nil
+}
+
+// contents has the contents of a container drained, unless an import session delays it. Then it adds
+// the row for the end of the session.
+func (r *round) contents(ctx context.Context, snap *state.Snapshot, w *work, f queue.Flags) error {
+	if w.due.Begins > w.at {
+		r.p.addAt(w.uid, changed, w.due.Begins)
+		return nil
+	}
+	return r.drained(ctx, snap, w.node, f)
 }
 
 // collector publishes the work of processors and built-in finalizers that is due.

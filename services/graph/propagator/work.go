@@ -28,7 +28,8 @@ func evaluate(snap *state.Snapshot, u uid.UID, row state.WorkRow, at lifecycle.T
 }
 
 // filter selects the dependents that the work is about: all dependents of an absent owner,
-// those with valid references to an owner that orphans them, and those with invalid
+// those with valid references to an owner that orphans them, or all if some name it in a group
+// from which it has moved, and those with invalid
 // references to an owner that neither orphans them nor waits. For an owner that waits it
 // selects those that the collector may have to act on: dependents with valid references,
 // with invalid ones, or both.
@@ -37,6 +38,9 @@ func (w *work) filter(snap *state.Snapshot) state.ClaimFilter {
 	case n == nil:
 		return state.ClaimFilter{}
 	case w.Orphan:
+		if _, moved := lifecycle.Orphanable(snap, n); moved {
+			return state.ClaimFilter{}
+		}
 		return snap.ValidClaims(n, true)
 	case !n.Waiting():
 		return snap.ValidClaims(n, false)
@@ -62,7 +66,7 @@ const dueStep = 100 * time.Millisecond
 // partly reports whether some of the dependents to evaluate are not due.
 func (w *work) partly() bool { return w.Evaluate && w.due.Last > w.at }
 
-// delay drops the work of orphan and foregroundDeletion if an import session delays it,
+// delay drops the work of orphan, foregroundDeletion and in-use if an import session delays it,
 // and adds the row for the end of the session.
 func (p *Propagator) delay(w *work) {
 	if w.due.Begins > w.at {
