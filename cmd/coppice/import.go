@@ -15,7 +15,9 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -27,13 +29,17 @@ func (a *app) importCommand() *cobra.Command {
 		Short:   "Import objects from another system with their uids",
 		Long: `Import objects as 'kubectl get -o yaml' prints them, and keep their uids,
 timestamps, finalizers and deletion state. Objects may come in any order, and
-importing them again does no harm. An object that exists with another uid is refused.
--n is for objects that name no namespace: with an export of several namespaces it is
-refused, and nothing is imported.
+importing them again does no harm: kinds, policies and realm settings are imported
+first, and nothing that is imported is collected before the end of the import. An object
+that exists with another uid is refused. -n is for objects that name no namespace: with
+an export of several namespaces it is refused, and nothing is imported.
 
 An owner that was not imported counts as unknown until ten minutes after the import (the
 realm setting ownerGrace): until then it can still be imported, and its dependents are
-kept.`,
+kept. A warning names owner references whose uid is that of another object, also in a dry
+run. If only the group differs, as in apiVersion extensions/v1beta1 of a Deployment that
+is in apps/v1 now, the owner counts as unknown while it exists: write the apiVersion that
+the warning names, and import the object again.`,
 		Example: `  kubectl get deploy,rs,po,cm,svc -A -o yaml | coppice import -f -
   coppice import -f examples/shop`,
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
@@ -88,6 +94,13 @@ type importer struct {
 	open     map[string]*batch // by resource and namespace
 	order    []*batch          // as they were opened
 	uids     []string          // of imported objects
+	tried    []tried           // what was imported in a dry run
+}
+
+// tried is an object that was imported in a dry run, and the warnings of the server.
+type tried struct {
+	item
+	warnings []string
 }
 
 // batch has objects of one resource in one namespace.
@@ -113,17 +126,21 @@ func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, names
 			return err
 		}
 	}
-	for _, e := range entries {
-		if !registers(e) {
-			if err := im.add(ctx, e, namespace); err != nil {
-				return err
+	// Policies and realm settings decide about the objects that are imported after them.
+	for _, first := range []bool{true, false} {
+		for _, e := range entries {
+			if !registers(e) && governs(e) == first {
+				if err := im.add(ctx, e, namespace); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	if err := im.flush(ctx); err != nil {
-		return err
+		if err := im.flush(ctx); err != nil {
+			return err
+		}
 	}
 	if im.dry {
+		im.checkReferences()
 		return nil
 	}
 	_, err := im.Anything().ImportBatch(ctx, im.id, nil, client.CloseSession(true))
@@ -191,9 +208,58 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 			continue
 		}
 		im.warn(b.items[i].At, r.Warnings)
+		if im.dry {
+			im.tried = append(im.tried, tried{b.items[i], r.Warnings})
+		}
 		im.uids = append(im.uids, b.items[i].Object.GetMetadata().GetUid())
 	}
 	return nil
+}
+
+// checkReferences warns of owner references whose uid is that of another object of the files. The server has none of these
+// in a dry run; it warns of those that exist in the realm.
+func (im *importer) checkReferences() {
+	nodes := make([]*lifecycle.Node, len(im.tried))
+	among := map[uid.UID]*lifecycle.Node{}
+	for i := range im.tried {
+		if nodes[i] = nodeOf(im.tried[i].Object); nodes[i] != nil {
+			among[nodes[i].UID] = nodes[i]
+		}
+	}
+	for i, t := range im.tried {
+		if nodes[i] == nil {
+			continue
+		}
+		for _, w := range lifecycle.MistakenAmong(nodes[i], among) {
+			if !slices.ContainsFunc(t.warnings, func(of string) bool { return strings.HasPrefix(of, w) }) {
+				im.warn(t.At, []string{w})
+			}
+		}
+	}
+}
+
+// nodeOf returns what checkReferences needs of an object, nil if its uid is malformed.
+func nodeOf(o *coppicev1.Object) *lifecycle.Node {
+	meta := o.GetMetadata()
+	u, err := uid.Parse(meta.GetUid())
+	if err != nil {
+		return nil
+	}
+	n := &lifecycle.Node{
+		UID: u, APIVersion: o.GetApiVersion(), Kind: o.GetKind(), Namespace: meta.GetNamespace(), Name: meta.GetName(),
+		DeletionTime: lifecycle.Time(meta.GetDeletionTimestamp().GetSeconds()),
+	}
+	for _, r := range meta.GetOwnerReferences() {
+		if of, err := uid.Parse(r.GetUid()); err == nil {
+			n.Owners = append(n.Owners, lifecycle.OwnerReference{APIVersion: r.GetApiVersion(), Kind: r.GetKind(), Name: r.GetName(), UID: of})
+		}
+	}
+	return n
+}
+
+// governs reports whether an object is a policy or the realm settings.
+func governs(e manifestfile.Entry) bool {
+	return e.Object != nil && strings.HasPrefix(e.Object.GetApiVersion(), client.KindsResource.Group+"/")
 }
 
 // summary prints the classes of the imported objects' references.

@@ -1,6 +1,10 @@
 package lifecycle
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+)
 
 // checkImported returns warnings of owner references whose uid belongs to an object that they are not true of: those of n,
 // which is imported, and those of other objects to n. It does not warn of owners that do not exist, because they may be
@@ -58,4 +62,22 @@ func mistaken(ctx *Context, n *Node) []string {
 		}
 	})
 	return k.warnings()
+}
+
+// MistakenAmong returns warnings of the references of n whose uid belongs to one of the objects of an import, by uid, and that
+// are not true of it: for a dry run, which stores none of them.
+func MistakenAmong(n *Node, among map[uid.UID]*Node) (warnings []string) {
+	if n.Terminating() {
+		return nil
+	}
+	EachOwner(n.Owners, func(r *OwnerReference, _ bool) {
+		switch owner := among[r.UID]; {
+		case owner == nil, Fits(n, r, owner):
+		case moved(n, r, owner):
+			warnings = append(warnings, fmt.Sprintf("%s: not known to exist: %s (%s)", ownersField, ownerText(r), movedText(owner)))
+		default:
+			warnings = append(warnings, fmt.Sprintf("%s: no such owner: %s (%s)", ownersField, ownerText(r), "the uid belongs to another object"))
+		}
+	})
+	return warnings
 }
