@@ -52,6 +52,33 @@
 //
 // Each line of a table has a namespace of its own, and so have the requests after a table.
 //
+// # Apply
+//
+// The scripts in testdata/apply test "kubectl apply" with a Widget, for which it computes a
+// JSON merge patch, and with a ConfigMap, for which it computes a strategic merge patch. Both
+// are also applied with --server-side --force-conflicts. Another client writes a merge patch
+// in between.
+//
+//	apply-table FIELD  for each combination of the values in its input: applies an object
+//	                   that has the value "first" in this field, patches it with the value
+//	                   "other", applies it with the value "second", and prints the field
+//	apply-steps NAME   plays the steps in its input, create, apply or patch and the JSON of
+//	                   a manifest or patch without kind and name, and prints the object
+//	                   after each
+//
+// A value in a table is
+//
+//	a=1 b=null  a map with strings and null
+//	[a b! c]    a list: of words, of finalizers example.com/a, or of references to owners
+//	            with the uid a0000000-0000-4000-8000-000000000000; b! blocks the deletion
+//	{} [] null  these values
+//	-           no value: the manifest does not have the field
+//	nothing     the client writes no patch
+//
+// Before the object, a result has the exit code unless it is 0, what kubectl reports, such as
+// "unchanged", and "warned" if there is a warning. A table leaves out "configured" and
+// "serverside-applied". The annotation of kubectl with the last manifest is not printed.
+//
 // # Deviations
 //
 // Where Coppice deliberately replies otherwise, the input says how and why:

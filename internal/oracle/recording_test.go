@@ -134,3 +134,42 @@ func TestScriptMistakes(t *testing.T) {
 		}
 	}
 }
+
+// nothing is an oracle.Applier that refuses everything.
+type nothing struct{}
+
+func (nothing) Write(context.Context, oracle.Write) (*oracle.Written, error) {
+	return &oracle.Written{Code: 1, Said: "Forbidden"}, nil
+}
+
+func (nothing) Read(context.Context, oracle.Target, string) (oracle.Object, error) { return nil, nil }
+
+// Mistakes in the scripts of apply are errors.
+func TestApplyMistakes(t *testing.T) {
+	t.Parallel()
+	const values = "\nfirst a=1\nother nothing\nsecond -"
+	for lines, want := range map[string]string{
+		"create widgets/a":                               `there is no command "create"`,
+		"apply-table":                                    "apply-table has one argument",
+		"apply-table labels spec" + values:               "apply-table has one argument",
+		"apply-table labels" + values:                    "step 1: exit code 1, Forbidden",
+		"apply-table labels\nfirst a\nother b\nsecond c": `"a" is no value of labels`,
+		"apply-table labels\nfirst a=1\nsecond -":        "needs values of first, other and second",
+		"apply-steps a\nget {}":                          `there is no step "get"`,
+		"apply-steps a\napply {":                         "read an object",
+		"apply-steps a":                                  "a has no steps",
+	} {
+		script := oracle.NewApply("mistakes", nothing{}, "v1")
+		var said string
+		datadriven.RunTestFromString(t, lines+"\n----\n", func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
+			if _, err := script.Run(t.Context(), d); err != nil {
+				said = err.Error()
+			}
+			return d.Expected
+		})
+		if !strings.Contains(said, want) {
+			t.Errorf("%q: %q, want %q", lines, said, want)
+		}
+	}
+}

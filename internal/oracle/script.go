@@ -13,7 +13,8 @@ import (
 
 // Script plays a script.
 type Script struct {
-	server Server
+	server  Server
+	applier Applier
 	// name differs between scripts that are played against one server, and world between
 	// the parts of one script. Both are in namespaces, and in the names of cluster-scoped
 	// objects.
@@ -40,6 +41,11 @@ func New(name string, server Server, version string) *Script {
 	return &Script{name: name, server: server, version: version, uids: map[string]string{}}
 }
 
+// NewApply returns a Script that has the commands apply-table and apply-steps.
+func NewApply(name string, applier Applier, version string) *Script {
+	return &Script{name: name, applier: applier, version: version}
+}
+
 // Run plays one case of the script.
 func (s *Script) Run(ctx context.Context, d *datadriven.TestData) (string, error) {
 	if s.done {
@@ -53,6 +59,9 @@ func (s *Script) Run(ctx context.Context, d *datadriven.TestData) (string, error
 	input, err := ParseInput(d.Input)
 	if err != nil {
 		return "", err
+	}
+	if s.applier != nil {
+		return s.apply(ctx, d, input.Lines)
 	}
 	tables := map[string]func(context.Context, []string) (string, error){
 		"each": s.each, "delete-table": s.deleteTable, "repeat-table": s.repeatTable,

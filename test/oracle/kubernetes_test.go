@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	servertesting "k8s.io/apiextensions-apiserver/pkg/cmd/server/testing"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/coppice-gc/coppice/internal/oracle"
+	"github.com/coppice-gc/coppice/test/oracle/oracletest"
 )
 
 // kubernetes is an API server for custom resources. It implements oracle.Server.
@@ -44,7 +44,7 @@ func startKubernetes(t *testing.T) *kubernetes {
 		t.Fatal(err)
 	}
 	server := servertesting.StartTestServerOrDie(t, nil, []string{
-		"--etcd-servers", startEtcd(t),
+		"--etcd-servers", oracletest.Etcd(t),
 		"--authentication-skip-lookup",
 		"--authentication-kubeconfig", config, "--authorization-kubeconfig", config, "--kubeconfig", config,
 		"--enable-priority-and-fairness=false",
@@ -69,32 +69,6 @@ contexts: [{name: none, context: {cluster: none, user: none}}]
 current-context: none
 users: [{name: none, user: {}}]
 `
-
-// startEtcd returns the URL of an etcd.
-func startEtcd(t *testing.T) string {
-	t.Helper()
-	loopback := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
-	config := embed.NewConfig()
-	config.Dir = t.TempDir()
-	config.LogLevel = "fatal"   // etcd logs its shutdown as an error
-	config.UnsafeNoFsync = true // the data need not survive a crash
-	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{loopback}, []url.URL{loopback}
-	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{loopback}, []url.URL{loopback}
-	config.InitialCluster = config.InitialClusterFromName(config.Name)
-	etcd, err := embed.StartEtcd(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	select {
-	case <-etcd.Server.ReadyNotify():
-	case err := <-etcd.Err():
-		t.Fatal(err)
-	case <-time.After(time.Minute):
-		t.Fatal("etcd does not become ready")
-	}
-	return "http://" + etcd.Clients[0].Addr().String()
-}
 
 // register registers the kinds, and waits until they are served.
 func (k *kubernetes) register(t *testing.T, api clientset.Interface) {

@@ -1,7 +1,6 @@
 package oracle_test
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,19 +8,20 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/coppice-gc/coppice/internal/oracle"
+	"github.com/coppice-gc/coppice/test/oracle/oracletest"
 )
 
 // TestKubernetes plays the scripts of requests. With -rewrite it records their outputs.
 func TestKubernetes(t *testing.T) {
 	k := startKubernetes(t)
-	play(t, "requests", version(t, "k8s.io/apiextensions-apiserver"), func(*testing.T) oracle.Server { return k })
+	play(t, "requests", oracletest.Version(t, "k8s.io/apiextensions-apiserver"), func(*testing.T) oracle.Server { return k })
 }
 
 // TestCollector plays the scripts of the garbage collector. Each script has a collector of
 // its own, because a collector retries failed objects for ever, and this delays the objects
 // of later scripts.
 func TestCollector(t *testing.T) {
-	play(t, "collector", version(t, "k8s.io/kubernetes"), func(t *testing.T) oracle.Server {
+	play(t, "collector", oracletest.Version(t, "k8s.io/kubernetes"), func(t *testing.T) oracle.Server {
 		t.Helper()
 		return startCollected(t)
 	})
@@ -53,14 +53,4 @@ func play(t *testing.T, scripts, version string, serve func(*testing.T) oracle.S
 			t.Errorf("%s does not end with 'recorded'", path)
 		}
 	})
-}
-
-// version returns the version of a module. (The build info of a test has no modules.)
-func version(t *testing.T, module string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Path}} {{.Version}}", module).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
 }
