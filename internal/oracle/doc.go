@@ -79,6 +79,11 @@
 // "unchanged", and "warned" if there is a warning. A table leaves out "configured" and
 // "serverside-applied". The annotation of kubectl with the last manifest is not printed.
 //
+// Coppice has no kinds that it merges in another way, and no server-side apply: the tests play
+// all scripts with Widgets, and compare them with the results of "Widget" and "ConfigMap".
+// testdata/apply-deviations.txt names the cells in which Coppice deliberately has another
+// result.
+//
 // # Deviations
 //
 // Where Coppice deliberately replies otherwise, the input says how and why:
