@@ -84,6 +84,12 @@
 // testdata/apply-deviations.txt names the cells in which Coppice deliberately has another
 // result.
 //
+// # Command lines
+//
+// testdata/commands has what kubectl prints for command lines: the exit code, the first lines of
+// both outputs, and the objects that it changed. test/oracle/kubectl describes the format and
+// records them. They are not replayed yet.
+//
 // # Deviations
 //
 // Where Coppice deliberately replies otherwise, the input says how and why:

@@ -5,8 +5,8 @@
 //	go test .            are the recordings what Kubernetes answers?
 //	go test . -rewrite   record what it answers ("make oracle")
 //
-// Package kubectl does the same for testdata/apply, with kubectl and the API server for all
-// kinds.
+// Package kubectl does the same for testdata/apply and testdata/commands, with kubectl and the
+// API server for all kinds.
 //
 // For the scripts of testdata/collector Kubernetes' garbage collector runs as well. It does
 // not report when it is idle; collector_test.go describes how the tests detect it. They

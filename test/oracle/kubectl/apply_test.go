@@ -17,6 +17,7 @@ func TestKubectl(t *testing.T) {
 	version := oracletest.Version(t, "k8s.io/kubectl") + ", " + oracletest.Version(t, "k8s.io/kubernetes")
 	const scripts = "../../../internal/oracle/testdata/"
 	t.Run("apply", func(t *testing.T) { playApply(t, k, scripts+"apply", version) })
+	t.Run("commands", func(t *testing.T) { playCommands(t, k, scripts+"commands", version) })
 }
 
 // playApply plays the scripts of kubectl apply.
