@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -215,11 +216,15 @@ func patchJSON(text string) ([]byte, error) {
 		return []byte(trimmed), nil
 	}
 	var members map[string]any
-	if err := yaml.Unmarshal([]byte(text), &members); err != nil {
+	d := yaml.NewDecoder(strings.NewReader(text))
+	if err := d.Decode(&members); err != nil && err != io.EOF {
 		return nil, err
 	}
 	if members == nil {
 		return nil, errors.New("it is empty")
+	}
+	if err := d.Decode(new(any)); err != io.EOF {
+		return nil, errors.New("it has more than one document")
 	}
 	return json.Marshal(members)
 }
