@@ -66,9 +66,9 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
   coppice delete cm/web -n shop --ignore-read-errors --reason "ticket 42"`,
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			for _, decided := range []string{"cascade", "grace-period", "now", "force"} {
+			for _, decided := range []string{"cascade", "grace-period", "now", "force", "namespace", "all-namespaces"} {
 				if f.planFile != "" && c.Flags().Changed(decided) {
-					return wrong("--%s does not go with --plan-file, which says how to delete", decided)
+					return wrong("--%s does not go with --plan-file, which says what to delete and how", decided)
 				}
 			}
 			if f.ignoreErrors {
