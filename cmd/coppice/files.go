@@ -181,13 +181,34 @@ func (s *session) place(e manifestfile.Entry, namespace string) (item, error) {
 	return i, nil
 }
 
-// placeNamed is place for an object that must have a name.
+// placeNamed is place for an object that must have a name and a version that exists.
 func (s *session) placeNamed(e manifestfile.Entry, namespace string) (item, error) {
 	i, err := s.place(e, namespace)
-	if err == nil && e.Object.GetMetadata().GetName() == "" {
+	switch {
+	case err != nil:
+	case e.Object.GetMetadata().GetName() == "":
 		err = fmt.Errorf("%s: metadata.name is missing: it cannot be said which object is meant", e.At)
+	default:
+		err = i.checkVersion()
 	}
 	return i, err
+}
+
+// checkVersion returns an error if the kind does not serve the version that the manifest names.
+// Requests that name the object alone do not send the version.
+func (i item) checkVersion() error {
+	_, version, found := strings.Cut(i.Object.GetApiVersion(), "/")
+	if !found {
+		version = i.Object.GetApiVersion()
+	}
+	var names []string
+	for _, v := range i.kind.Versions {
+		if v.Name == version {
+			return nil
+		}
+		names = append(names, v.Name)
+	}
+	return fmt.Errorf("%s: %s has no version %q; it has %s", i.At, client.ResourceOf(i.kind), version, strings.Join(names, ", "))
 }
 
 // key is the object as people write it.
