@@ -173,6 +173,9 @@ func (s *session) prepareGet(args []string, f getFlags) (g getting, err error) {
 	if (f.selector != "" || f.fields != "") && len(g.targets[0].names) > 0 {
 		return g, wrong("-l and --field-selector select objects; they do not go with names")
 	}
+	if err := f.checkNamed(g.targets); err != nil {
+		return g, err
+	}
 	g.single = len(g.targets) == 1 && len(g.targets[0].names) == 1
 	return g, nil
 }

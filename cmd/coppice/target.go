@@ -161,6 +161,16 @@ func (w *where) of(k client.Kind) string {
 	return w.namespace
 }
 
+// checkNamed refuses -A with names: an object in a namespace is named with its namespace.
+func (w *where) checkNamed(targets []target) error {
+	for _, t := range targets {
+		if w.all && t.kind.Namespaced() && len(t.names) > 0 && t.namespace == "" {
+			return wrong("-A does not go with names: name the namespace with -n")
+		}
+	}
+	return nil
+}
+
 // each calls visit for the objects of a target, as they are read.
 func (s *session) each(ctx context.Context, t target, w where, selector string, visit func(*coppicev1.Object) error) error {
 	if t.namespace != "" {

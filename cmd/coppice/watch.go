@@ -67,6 +67,9 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 	if len(targets) > 1 {
 		return wrong("watch follows one type")
 	}
+	if err := f.checkNamed(targets); err != nil {
+		return err
+	}
 	report := s.printLine
 	if f.output == formatJSON {
 		report = s.printJSON
