@@ -21,6 +21,7 @@ type deleteFlags struct {
 	fileFlags
 	selector       string
 	every          bool
+	noEvery        bool // the command cannot select all objects of a type
 	cascade        string
 	grace          int64
 	now, force     bool

@@ -41,7 +41,11 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 		case len(t.names) > 0 && f.all:
 			return nil, wrong("-A does not go with names: name the namespace with -n")
 		case len(t.names) == 0 && !f.every && f.selector == "":
-			return nil, wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
+			ways := "their names, -l SELECTOR or --all"
+			if f.noEvery {
+				ways = "their names or -l SELECTOR"
+			}
+			return nil, wrong("no %s are named: write %s", client.ResourceOf(t.kind), ways)
 		case len(t.names) == 0:
 			namespaces, err := s.namespacesOf(ctx, t, f)
 			if err != nil {

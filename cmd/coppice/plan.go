@@ -36,7 +36,7 @@ func (a *app) planCommand() *cobra.Command {
 		Args:    unknownCommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	f := planFlags{list: true}
+	f := planFlags{list: true, deleteFlags: deleteFlags{noEvery: true}}
 	d := &cobra.Command{
 		Use:   "delete TYPE NAME... | TYPE/NAME... [TYPE... -l SELECTOR]",
 		Short: "Show what a deletion would do",
