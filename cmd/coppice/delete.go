@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -190,6 +191,7 @@ func (s *session) delete(ctx context.Context, args []string, f deleteFlags) erro
 		return err
 	}
 	d := &deletion{session: s, f: f, options: options, failed: failed, dry: dryMode(f.dryRun)}
+	d.warnOfScope(victims)
 	if f.plan != "" {
 		return d.planned(ctx, victims)
 	}
@@ -202,6 +204,15 @@ func (s *session) delete(ctx context.Context, args []string, f deleteFlags) erro
 		}
 	}
 	return d.end()
+}
+
+// warnOfScope warns, as kubectl does, that -n does not bound the deletion of objects that are in no namespace.
+func (d *deletion) warnOfScope(victims []victim) {
+	i := slices.IndexFunc(victims, func(v victim) bool { return !v.kind.Namespaced() })
+	if i < 0 || d.givenNamespace == "" || d.f.all {
+		return
+	}
+	_, _ = fmt.Fprintf(d.stderr, "warning: %s are not in namespaces: --namespace does not restrict which of them are deleted\n", client.ResourceOf(victims[i].kind))
 }
 
 // deletion deletes objects, and reports the result of each.
