@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/labelname"
 )
 
 // notOffered are commands of kubectl that Coppice does not have, each with the reason.
@@ -99,6 +100,9 @@ func (s *session) find(word string) (client.Kind, error) {
 	}
 	if meant := didYouMean(strings.ToLower(word), words); meant != "" {
 		return k, fmt.Errorf("realm %s has no kind %q%s", s.realm, word, meant)
+	}
+	if !labelname.IsSubdomain(strings.ToLower(word)) {
+		return k, fmt.Errorf("realm %s has no kind %q, which cannot be the name of one; 'coppice api-resources' lists them", s.realm, word)
 	}
 	return k, err
 }
