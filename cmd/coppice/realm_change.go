@@ -169,6 +169,8 @@ func (s *session) setRealm(ctx context.Context, name string, settings []string) 
 	for _, arg := range settings {
 		key, value, ok := strings.Cut(arg, "=")
 		switch reset, isReset := strings.CutSuffix(arg, "-"); {
+		case ok && key != "" && strings.TrimSpace(value) == "":
+			return wrong("the setting %s is given with the value %q: write a value, or %s- for the default", key, value, key)
 		case ok && key != "":
 			values[key] = value
 		case isReset && reset != "":
