@@ -19,7 +19,7 @@ type writeFlags struct {
 
 func (f *writeFlags) flags(c *cobra.Command) {
 	f.fileFlags.flags(c)
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none; objects that name another are refused")
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none; if an object names another, nothing is done")
 	dryRunFlag(c, &f.dryRun)
 }
 

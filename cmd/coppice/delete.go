@@ -46,6 +46,8 @@ func (a *app) deleteCommand() *cobra.Command {
 		Short:   "Delete objects and their dependents",
 		Long: `Delete objects. Their dependents are deleted afterwards, in the background; with
 --cascade=foreground before them; with --cascade=orphan they are kept.
+The type 'all' means every kind whose objects are in namespaces. That is more than in
+kubectl: Secrets, ConfigMaps and PersistentVolumeClaims are deleted, too.
 
 --dry-run=cascade shows the whole cascade, as 'coppice plan' does. --plan deletes
 only if the deletion still does what the plan says; otherwise it is refused, and the
