@@ -30,26 +30,6 @@ func fits(d *object, r ref, owner *object) bool {
 		(owner.ns == d.ns || owner.ns == "")
 }
 
-// moved reports whether a reference would agree with an owner if it named the owner's group.
-func moved(d *object, r ref, owner *object) bool {
-	if owner == nil || owner.group == r.group {
-		return false
-	}
-	r.group = owner.group
-	return fits(d, r, owner)
-}
-
-// movedFrom is moved for references to a registered group, which an owner that orphans removes.
-func (m *model) movedFrom(d *object, r ref, owner *object) bool {
-	return m.kinds[[2]string{r.group, r.kind}] != nil && moved(d, r, owner)
-}
-
-// wasMoved is moved for an owner that was at a place and is removed.
-func (m *model) wasMoved(d *object, r ref, was place) bool {
-	return m.kinds[[2]string{was.group, was.kind}] != nil &&
-		moved(d, r, &object{uid: r.uid, group: was.group, kind: was.kind, ns: was.ns, name: was.name})
-}
-
 // classify returns the class of a reference. until is the time at which an unknown owner
 // becomes absent, 0 if time alone does not change the class. cause is the revision that
 // decided it.
