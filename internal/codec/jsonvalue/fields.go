@@ -289,12 +289,31 @@ func (f Fields) Of(member string) Fields { return f[FieldName(member)] }
 // set, and this one does not have. Members that lost does not name stay, and so do the members around them.
 // An empty patch merges nothing. The result is empty if nothing is left.
 func ApplyPatch(doc, patch []byte, lost Fields) ([]byte, error) {
-	if len(lost) > 0 && len(doc) > 0 {
+	return applyPatch(doc, patch, len(lost) > 0, func(was any) any {
+		if members, ok := was.(map[string]any); ok && !without(members, lost) {
+			return nil
+		}
+		return was
+	})
+}
+
+// ApplyMember is ApplyPatch for the value of a member. lost names members of the object that has the member.
+func ApplyMember(name string, doc, patch []byte, lost Fields) ([]byte, error) {
+	return applyPatch(doc, patch, lost.Has(FieldName(name)), func(was any) any {
+		object := map[string]any{name: was}
+		without(object, lost)
+		return object[name]
+	})
+}
+
+// applyPatch is MergePatch of what reduce leaves of the document, if the document loses anything.
+func applyPatch(doc, patch []byte, loses bool, reduce func(any) any) ([]byte, error) {
+	if loses && len(doc) > 0 {
 		was, err := decode(doc)
 		if err != nil {
 			return nil, fmt.Errorf("apply: the document: %w", err)
 		}
-		if was = without(was, lost); was == nil {
+		if was = reduce(was); was == nil {
 			doc = nil
 		} else if doc, err = encode(was); err != nil {
 			return nil, fmt.Errorf("apply: %w", err)
@@ -306,45 +325,19 @@ func ApplyPatch(doc, patch []byte, lost Fields) ([]byte, error) {
 	return MergePatch(doc, patch)
 }
 
-// ApplyMember is ApplyPatch for the value of a member. lost names members of the object that has the member.
-func ApplyMember(name string, doc, patch []byte, lost Fields) ([]byte, error) {
-	of, ok := lost[FieldName(name)]
-	if ok && len(of) == 0 && len(doc) > 0 {
-		if was, err := decode(doc); err != nil {
-			return nil, fmt.Errorf("apply: the document: %w", err)
-		} else if inner, _ := was.(map[string]any); len(inner) == 0 {
-			doc = nil
-		}
-	}
-	return ApplyPatch(doc, patch, of)
-}
-
-// without removes members of a document, nil if nothing is left. A list, and a value that
-// is no object any more although members of it are lost, stay as they are.
-func without(doc any, lost Fields) any {
-	members, ok := doc.(map[string]any)
-	if !ok {
-		return doc
-	}
+// without removes members of an object, and reports whether any are left. A map that replaces a value without
+// members stays, because others have set its members.
+func without(object map[string]any, lost Fields) (left bool) {
 	for name, of := range lost {
 		name, ok := strings.CutPrefix(name, memberPrefix)
 		if !ok {
 			continue
 		}
-		was, ok := members[name]
-		if !ok {
+		inner, nested := object[name].(map[string]any)
+		if nested && len(inner) > 0 && (len(of) == 0 || without(inner, of)) {
 			continue
 		}
-		inner, nested := was.(map[string]any)
-		switch {
-		case len(of) == 0 && len(inner) == 0:
-			delete(members, name)
-		case len(of) > 0 && nested && without(was, of) == nil:
-			delete(members, name)
-		}
+		delete(object, name)
 	}
-	if len(members) == 0 {
-		return nil
-	}
-	return members
+	return len(object) > 0
 }

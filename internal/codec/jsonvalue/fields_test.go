@@ -116,9 +116,9 @@ func applied(stored any, before jsonvalue.Fields, manifest any) any {
 			inner, nested := member.(map[string]any)
 			switch _, said := says[name]; {
 			case said: // below
-			case !was, len(of) == 0 && len(inner) > 0, len(of) > 0 && !nested:
+			case !was, len(of) == 0 && len(inner) > 0:
 				result[name] = member
-			case len(of) > 0:
+			case nested:
 				if rest := applied(member, of, map[string]any{}).(map[string]any); len(rest) > 0 {
 					result[name] = rest
 				}
@@ -184,7 +184,10 @@ func TestApplyMember(t *testing.T) {
 		{`{}`, ``, `{"f:spec":{}}`, ``},
 		{`[1]`, ``, `{"f:spec":{}}`, ``},
 		{`{"b":2}`, ``, `{"f:spec":{}}`, `{"b":2}`},
-		{`[1]`, ``, `{"f:spec":{"f:a":{}}}`, `[1]`},
+		{`[1]`, ``, `{"f:spec":{"f:a":{}}}`, ``},
+		{`"x"`, ``, `{"f:spec":{"f:a":{}}}`, ``},
+		{`"x"`, `{"b":1}`, `{"f:spec":{"f:a":{}}}`, `{"b":1}`},
+		{`{"m":[1],"n":"x","o":2}`, ``, `{"f:spec":{"f:m":{"f:a":{}},"f:n":{"f:a":{}}}}`, `{"o":2}`},
 		{``, ``, `{"f:spec":{"f:a":{}}}`, ``},
 		{``, `{"a":1}`, ``, `{"a":1}`},
 		{`{"a":1}`, ``, `{"f:data":{"f:a":{}}}`, `{"a":1}`},
