@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,23 +23,23 @@ import (
 // meta is the metadata of a manifest. selfLink, clusterName and managedFields are read and
 // dropped. Any other field is refused as a mistake.
 type meta struct {
-	Name                       string            `json:"name,omitempty"`
-	GenerateName               string            `json:"generateName,omitempty"`
-	Namespace                  string            `json:"namespace,omitempty"`
-	UID                        string            `json:"uid,omitempty"`
-	ResourceVersion            resourceVersion   `json:"resourceVersion,omitempty"`
-	Generation                 int64             `json:"generation,omitempty"`
-	CreationTimestamp          *timestamp        `json:"creationTimestamp,omitempty"`
-	DeletionTimestamp          *timestamp        `json:"deletionTimestamp,omitempty"`
-	DeletionGracePeriodSeconds *int64            `json:"deletionGracePeriodSeconds,omitempty"`
-	Labels                     map[string]string `json:"labels,omitempty"`
-	Annotations                map[string]string `json:"annotations,omitempty"`
-	OwnerReferences            []ownerReference  `json:"ownerReferences,omitempty"`
-	Finalizers                 []string          `json:"finalizers,omitempty"`
-	Initializers               *initializers     `json:"initializers,omitempty"`
-	Uses                       []use             `json:"uses,omitempty"`
-	Protection                 *protection       `json:"protection,omitempty"`
-	ExpiresAt                  *timestamp        `json:"expiresAt,omitempty"`
+	Name                       string           `json:"name,omitempty"`
+	GenerateName               string           `json:"generateName,omitempty"`
+	Namespace                  string           `json:"namespace,omitempty"`
+	UID                        string           `json:"uid,omitempty"`
+	ResourceVersion            resourceVersion  `json:"resourceVersion,omitempty"`
+	Generation                 int64            `json:"generation,omitempty"`
+	CreationTimestamp          *timestamp       `json:"creationTimestamp,omitempty"`
+	DeletionTimestamp          *timestamp       `json:"deletionTimestamp,omitempty"`
+	DeletionGracePeriodSeconds *int64           `json:"deletionGracePeriodSeconds,omitempty"`
+	Labels                     labels           `json:"labels,omitempty"`
+	Annotations                annotations      `json:"annotations,omitempty"`
+	OwnerReferences            []ownerReference `json:"ownerReferences,omitempty"`
+	Finalizers                 []string         `json:"finalizers,omitempty"`
+	Initializers               *initializers    `json:"initializers,omitempty"`
+	Uses                       []use            `json:"uses,omitempty"`
+	Protection                 *protection      `json:"protection,omitempty"`
+	ExpiresAt                  *timestamp       `json:"expiresAt,omitempty"`
 
 	ManagedFields managedFields `json:"managedFields,omitempty"`
 	SelfLink      dropped       `json:"selfLink,omitempty"`
@@ -104,6 +106,50 @@ func (v *resourceVersion) UnmarshalJSON(b []byte) error {
 	}
 	*v = resourceVersion(n)
 	return nil
+}
+
+type (
+	labels      map[string]string
+	annotations map[string]string
+)
+
+func (l *labels) UnmarshalJSON(b []byte) (err error) {
+	*l, err = texts("labels", b)
+	return err
+}
+
+func (a *annotations) UnmarshalJSON(b []byte) (err error) {
+	*a, err = texts("annotations", b)
+	return err
+}
+
+// texts reads a map of metadata. A member that is null is as if it was not written.
+func texts(field string, b []byte) (map[string]string, error) {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(b, &values); err != nil {
+		return nil, describe("metadata."+field, err)
+	}
+	var read map[string]string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		switch raw := values[key]; {
+		case raw[0] == '"':
+			var text string
+			if err := json.Unmarshal(raw, &text); err != nil {
+				return nil, describe("metadata."+field, err)
+			}
+			if read == nil {
+				read = make(map[string]string, len(values))
+			}
+			read[key] = text
+		case string(raw) != "null":
+			what := fmt.Sprintf("the value of %q must be text", key)
+			if raw[0] != '{' && raw[0] != '[' {
+				what += fmt.Sprintf(", not %s: write %q", raw, raw)
+			}
+			return nil, &FieldError{Path: []string{"metadata", field, key}, what: fmt.Sprintf("metadata.%s: %s", field, what)}
+		}
+	}
+	return read, nil
 }
 
 type timestamp timestamppb.Timestamp
@@ -173,22 +219,36 @@ func FromJSON(data []byte) (*coppicev1.Object, error) {
 	return o, nil
 }
 
+// FieldError says what is wrong with a member of a manifest.
+type FieldError struct {
+	Path []string // the names that lead to the member
+	what string
+}
+
+func (e *FieldError) Error() string { return e.what }
+
 // describe adds the path of the field to an error of encoding/json.
 func describe(field string, err error) error {
+	if known := (*FieldError)(nil); errors.As(err, &known) {
+		return known
+	}
+	fail := func(format string, args ...any) error {
+		return &FieldError{Path: strings.Split(field, "."), what: field + ": " + fmt.Sprintf(format, args...)}
+	}
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) {
 		if t.Field != "" {
 			field += "." + t.Field
 		}
-		return fmt.Errorf("%s: must be %s, not %s", field, jsonType(t.Type.String()), t.Value)
+		return fail("must be %s, not %s", jsonType(t.Type.String()), t.Value)
 	}
 	if strings.HasPrefix(err.Error(), field+".") {
 		return err
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("%s: unknown field %s", field, name)
+		return fail("unknown field %s", name)
 	}
-	return fmt.Errorf("%s: %w", field, err)
+	return fail("%v", err)
 }
 
 func jsonType(goType string) string {
