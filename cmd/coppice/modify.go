@@ -2,19 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -185,7 +182,7 @@ func (s *session) patch(ctx context.Context, args []string, f patchFlags) error 
 	if f.typ != "merge" {
 		return wrong("--type=%s is not offered; there is merge: a JSON merge patch (RFC 7386)", f.typ)
 	}
-	text := f.patch
+	file, text := "-p", []byte(f.patch)
 	switch {
 	case (f.patch == "") == (f.file == ""):
 		return wrong("no patch, or two: write -p PATCH or --patch-file FILE")
@@ -194,9 +191,9 @@ func (s *session) patch(ctx context.Context, args []string, f patchFlags) error 
 		if err != nil {
 			return err
 		}
-		text = string(data)
+		file, text = f.file, data
 	}
-	patch, err := patchJSON(text)
+	patch, err := manifestfile.ReadPatch(file, text)
 	if err != nil {
 		return wrong("the patch is not an object in JSON or YAML: %w", err)
 	}
@@ -207,24 +204,4 @@ func (s *session) patch(ctx context.Context, args []string, f patchFlags) error 
 		}
 		return "patched", err
 	})
-}
-
-// patchJSON returns a patch in JSON. JSON is passed on as it is: the server reads
-// numbers of any size.
-func patchJSON(text string) ([]byte, error) {
-	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") && json.Valid([]byte(trimmed)) {
-		return []byte(trimmed), nil
-	}
-	var members map[string]any
-	d := yaml.NewDecoder(strings.NewReader(text))
-	if err := d.Decode(&members); err != nil && err != io.EOF {
-		return nil, err
-	}
-	if members == nil {
-		return nil, errors.New("it is empty")
-	}
-	if err := d.Decode(new(any)); err != io.EOF {
-		return nil, errors.New("it has more than one document")
-	}
-	return json.Marshal(members)
 }

@@ -5,19 +5,11 @@ package manifestfile
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
-
-	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -49,182 +41,146 @@ type SyntaxError struct {
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s: %s", e.At, e.What) }
 
 // Read reads the objects of a file. The file is YAML or JSON, and has any number of
-// documents. For a list Read returns the items. Like kubectl it reads yes, no, on and off
+// documents. For a list Read returns the items. Like kubectl it reads yes, no, y, n, on and off
 // as booleans, as in YAML 1.1.
 //
 // The error is a *SyntaxError; Read also returns the entries before it. A document that is
 // not an object is an Entry with an error, and Read continues with the next.
 func Read(file string, data []byte) ([]Entry, error) {
-	r := reader{file: file}
-	if looksLikeJSON(data) {
-		err := r.json(data)
-		if err == nil {
-			return r.entries, nil
+	var entries []Entry
+	err := documents(file, data, func(s source) {
+		entries = appendEntries(entries, file, s, "", "")
+	})
+	return entries, err
+}
+
+// ReadPatch reads the one document of a file as Read does, and returns it as JSON. It must be an object.
+func ReadPatch(file string, data []byte) ([]byte, error) {
+	var patch []byte
+	var problem error
+	n := 0
+	err := documents(file, data, func(s source) {
+		switch n++; {
+		case problem != nil:
+		case n > 1:
+			problem = at(file, s.line(), errors.New("a second document: there must be one"))
+		case !s.isObject():
+			problem = at(file, s.line(), errors.New("not an object"))
+		default:
+			if patch, problem = s.json(); problem != nil {
+				problem = at(file, lineOf(s, problem), problem)
+			}
 		}
-		if strings.HasSuffix(file, ".json") || quotedKey(data) {
-			return r.entries, err
-		}
-		r = reader{file: file} // a brace may also begin a YAML document
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case n == 0:
+		return nil, errors.New("it is empty")
 	}
-	err := r.yaml(data)
-	return r.entries, err
+	return patch, problem
 }
 
-type reader struct {
-	file    string
-	entries []Entry
+// source is a value in a file.
+type source interface {
+	line() int
+	isObject() bool
+	// list returns apiVersion, kind and items of an object that has a kind and a list of items.
+	list() (apiVersion, kind string, items []source)
+	// json returns the value as JSON. A *nodeError has a line.
+	json() ([]byte, error)
+	// lineAt returns the line of the member to which a path leads, or of the last member of the path that exists.
+	lineAt(path []string) int
 }
 
-func (r *reader) at(line int) Position { return Position{File: r.file, Line: max(line, 1)} }
+// documents calls f with each document of a file that is not null.
+func documents(file string, data []byte, f func(source)) error {
+	if !looksLikeJSON(data) {
+		return yamlDocuments(file, data, f)
+	}
+	var values []source
+	err := jsonDocuments(file, data, func(s source) { values = append(values, s) })
+	if err != nil && !strings.HasSuffix(file, ".json") && !quotedKey(data) {
+		return yamlDocuments(file, data, f) // a brace may also begin a YAML document
+	}
+	for _, s := range values {
+		f(s)
+	}
+	return err
+}
 
-func (r *reader) fail(line int, err error) {
-	at := r.at(line)
-	r.entries = append(r.entries, Entry{At: at, Err: fmt.Errorf("%s: %w", at, err)})
+// at returns an error with its position.
+func at(file string, line int, err error) error {
+	return fmt.Errorf("%s: %w", Position{File: file, Line: max(line, 1)}, err)
+}
+
+// lineOf returns the line of an error of a value.
+func lineOf(s source, err error) int {
+	if node := (*nodeError)(nil); errors.As(err, &node) {
+		return node.line
+	}
+	if field := (*manifest.FieldError)(nil); errors.As(err, &field) {
+		return s.lineAt(field.Path)
+	}
+	return s.line()
 }
 
 // errNotAnObject is the error of a document that is not a mapping.
 var errNotAnObject = errors.New("not an object: a manifest has apiVersion, kind and metadata")
 
-func (r *reader) yaml(data []byte) error {
-	if err := r.checkText(data); err != nil {
-		return err
-	}
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var n yaml.Node
-		err := d.Decode(&n)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return r.syntax(err, data)
-		}
-		root := &n
-		if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
-			root = n.Content[0]
-		}
-		if root.Kind == 0 || root.ShortTag() == "!!null" {
-			continue // an empty document, or only comments
-		}
-		r.document(root, "", "")
-	}
-}
-
-// document adds the objects of a document, or of an item of a list. An item without
+// appendEntries appends the objects of a document, or of an item of a list. An item without
 // apiVersion or kind has those of the list.
-func (r *reader) document(n *yaml.Node, apiVersion, kind string) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	if n.Kind != yaml.MappingNode {
-		r.fail(n.Line, errNotAnObject)
-		return
-	}
-	if items := member(n, "items"); items != nil && items.Kind == yaml.SequenceNode {
-		if of, ok := listOf(scalar(member(n, "kind"))); ok {
-			itemVersion := ""
-			if of != "" {
-				itemVersion = scalar(member(n, "apiVersion"))
+func appendEntries(entries []Entry, file string, s source, apiVersion, kind string) []Entry {
+	if s.isObject() {
+		listVersion, listKind, items := s.list()
+		if of, ok := listOf(listKind); ok {
+			if of == "" {
+				listVersion = ""
 			}
-			for _, item := range items.Content {
-				r.document(item, itemVersion, of)
+			for _, item := range items {
+				entries = appendEntries(entries, file, item, listVersion, of)
 			}
-			return
+			return entries
 		}
 	}
-	raw, err := toJSON(n)
+	e := Entry{At: Position{File: file, Line: max(s.line(), 1)}}
+	o, err := object(s, apiVersion, kind)
 	if err != nil {
-		var at *nodeError
-		line := n.Line
-		if errors.As(err, &at) {
-			line = at.line
-		}
-		r.fail(line, err)
-		return
+		e.At.Line = max(lineOf(s, err), 1)
+		e.Err = fmt.Errorf("%s: %w", e.At, err)
+	} else {
+		e.Object = o
 	}
-	r.object(n.Line, raw, apiVersion, kind)
+	return append(entries, e)
 }
 
 // listOf returns the kind of a list's items: "Pod" for PodList, and "" for List, whose
 // items have kinds of their own.
 func listOf(kind string) (string, bool) { return strings.CutSuffix(kind, "List") }
 
-func (r *reader) object(line int, raw []byte, apiVersion, kind string) {
-	_, duplicates, err := jsonvalue.Normalize(raw)
-	if err == nil && len(duplicates) > 0 {
-		err = fmt.Errorf("%q is there already", duplicates[0]) // as in YAML
+// object returns the object of a manifest.
+func object(s source, apiVersion, kind string) (*coppicev1.Object, error) {
+	if !s.isObject() {
+		return nil, errNotAnObject
 	}
-	var o *coppicev1.Object
-	if err == nil {
-		o, err = manifest.FromJSON(raw)
-	}
+	raw, err := s.json()
 	if err != nil {
-		r.fail(line, err)
-		return
+		return nil, err
+	}
+	o, err := manifest.FromJSON(raw)
+	if err != nil {
+		return nil, err
 	}
 	if o.ApiVersion == "" && o.Kind == "" {
 		o.ApiVersion, o.Kind = apiVersion, kind
 	}
 	switch {
 	case o.GetKind() == "":
-		r.fail(line, errors.New("kind is missing: a manifest says what it is by apiVersion and kind"))
+		return nil, errors.New("kind is missing: a manifest says what it is by apiVersion and kind")
 	case o.GetApiVersion() == "":
-		r.fail(line, fmt.Errorf("apiVersion is missing: a manifest says what it is by apiVersion and kind (%s)", o.GetKind()))
-	default:
-		r.entries = append(r.entries, Entry{At: r.at(line), Object: o})
+		return nil, fmt.Errorf("apiVersion is missing: a manifest says what it is by apiVersion and kind (%s)", o.GetKind())
 	}
-}
-
-// ofTheParser is the prefix of errors of the YAML parser, which count lines from zero. The
-// errors of the scanner count from one.
-var ofTheParser = regexp.MustCompile(`^(did not find expected (<|node content|'-' indicator|key|',' or)|found (undefined tag|duplicate|incompatible))`)
-
-// syntax returns the error of the YAML package as a SyntaxError with its line.
-func (r *reader) syntax(err error, data []byte) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 0
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if number, what, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(number); err == nil {
-				line, text = n, what
-			}
-		}
-	}
-	if ofTheParser.MatchString(text) {
-		line++
-	}
-	var anchor string
-	if _, err := fmt.Sscanf(text, "unknown anchor '%s referenced", &anchor); err == nil {
-		if i := bytes.Index(data, []byte("*"+strings.TrimSuffix(anchor, "'"))); i >= 0 {
-			line = lineAt(data, i)
-		}
-	}
-	return &SyntaxError{At: r.at(line), What: "invalid YAML: " + text}
-}
-
-// lineAt returns the line of an offset.
-func lineAt(data []byte, offset int) int {
-	return 1 + bytes.Count(data[:min(max(offset, 0), len(data))], []byte("\n"))
-}
-
-// checkText returns an error for characters that YAML does not allow, because the
-// parser's error does not have their line.
-func (r *reader) checkText(data []byte) error {
-	line := 1
-	for i := 0; i < len(data); {
-		c, size := utf8.DecodeRune(data[i:])
-		switch {
-		case c == '\n':
-			line++
-		case c == utf8.RuneError && size == 1:
-			return &SyntaxError{At: r.at(line), What: "invalid YAML: the text is not UTF-8"}
-		case c == '\t', c == '\r', c == '\uFEFF', c == '\u0085':
-		case unicode.Is(unicode.Cc, c):
-			return &SyntaxError{At: r.at(line), What: fmt.Sprintf("invalid YAML: a control character (%U)", c)}
-		}
-		i += size
-	}
-	return nil
+	return o, nil
 }
 
 func looksLikeJSON(data []byte) bool {
@@ -239,76 +195,7 @@ func quotedKey(data []byte) bool {
 	return len(data) > 0 && data[0] == '"'
 }
 
-func (r *reader) json(data []byte) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	for {
-		var raw json.RawMessage
-		err := d.Decode(&raw)
-		var bad *json.SyntaxError
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case errors.As(err, &bad):
-			return &SyntaxError{At: r.at(lineAt(data, int(bad.Offset)-1)), What: "invalid JSON: " + bad.Error()}
-		case err != nil:
-			return &SyntaxError{At: r.at(lineAt(data, len(data))), What: "invalid JSON: it ends in the middle of a value"}
-		}
-		r.jsonDocument(raw, data, int(d.InputOffset())-len(raw), "", "")
-	}
-}
-
-// jsonDocument is document for JSON: raw stands at an offset of the file.
-func (r *reader) jsonDocument(raw json.RawMessage, data []byte, offset int, apiVersion, kind string) {
-	if len(raw) == 0 || raw[0] != '{' {
-		if !bytes.Equal(raw, []byte("null")) {
-			r.fail(lineAt(data, offset), errNotAnObject)
-		}
-		return
-	}
-	var list struct {
-		APIVersion, Kind any
-		Items            json.RawMessage
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		r.fail(lineAt(data, offset), err)
-		return
-	}
-	if listKind, ok := list.Kind.(string); ok && len(list.Items) > 0 && list.Items[0] == '[' {
-		if of, ok := listOf(listKind); ok {
-			itemVersion, _ := list.APIVersion.(string)
-			if of == "" {
-				itemVersion = ""
-			}
-			for item, at := range itemsOf(raw) {
-				r.jsonDocument(item, data, offset+at, itemVersion, of)
-			}
-			return
-		}
-	}
-	r.object(lineAt(data, offset), raw, apiVersion, kind)
-}
-
-// itemsOf iterates over the items of a list with their offsets in it. The list is valid
-// JSON.
-func itemsOf(list json.RawMessage) func(yield func(json.RawMessage, int) bool) {
-	return func(yield func(json.RawMessage, int) bool) {
-		d := json.NewDecoder(bytes.NewReader(list))
-		_, _ = d.Token() // the brace
-		for d.More() {
-			name, _ := d.Token()
-			if name != "items" {
-				var skipped json.RawMessage
-				_ = d.Decode(&skipped)
-				continue
-			}
-			_, _ = d.Token() // the bracket
-			for d.More() {
-				var item json.RawMessage
-				if d.Decode(&item) != nil || !yield(item, int(d.InputOffset())-len(item)) {
-					return
-				}
-			}
-			return
-		}
-	}
+// lineAt returns the line of an offset.
+func lineAt(data []byte, offset int) int {
+	return 1 + bytes.Count(data[:min(max(offset, 0), len(data))], []byte("\n"))
 }

@@ -93,13 +93,8 @@ var sexagesimal = regexp.MustCompile(`^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]
 
 func textNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	switch s {
-	case "y", "Y", "n", "N", "<<":
+	if _, ok := oldBool(n); ok || s == "<<" || sexagesimal.MatchString(s) || !tame(s) {
 		n.Style = yaml.DoubleQuotedStyle
-	default:
-		if _, ok := oldBool(n); ok || sexagesimal.MatchString(s) || !tame(s) {
-			n.Style = yaml.DoubleQuotedStyle
-		}
 	}
 	return n
 }

@@ -82,19 +82,22 @@ spec:
   float: 1.10
   exp: 1e3
   dot: .5
-  yes: yes
+  sign: +1_234567890123456789012345678901234567890.5
+  fraction: .1234567890123456789012345
+  word: yes
   quoted: "no"
   tagged: !!str on
   time: 2024-05-06T07:08:09Z
-  null: ~
+  nothing: ~
   true: false
+  1.10: x
   <<: &base {merged: 1, octal: 2}
   again: *base
   text: |
     one
     two
   binary: !!binary aGVsbG8=
-`, `f:1 {"apiVersion":"v1","kind":"X","metadata":{},"spec":{"octal":420,"hex":31,"big":9007199254740993,"huge":123456789012345678901234567890,"float":1.10,"exp":1e3,"dot":0.5,"yes":true,"quoted":"no","tagged":"on","time":"2024-05-06T07:08:09Z","null":null,"true":false,"merged":1,"again":{"merged":1,"octal":2},"text":"one\ntwo\n","binary":"hello"}}
+`, `f:1 {"apiVersion":"v1","kind":"X","metadata":{},"spec":{"octal":420,"hex":31,"big":9007199254740993,"huge":123456789012345678901234567890,"float":1.10,"exp":1e3,"dot":0.5,"sign":1234567890123456789012345678901234567890.5,"fraction":0.1234567890123456789012345,"word":true,"quoted":"no","tagged":"on","time":"2024-05-06T07:08:09Z","nothing":null,"true":false,"1.10":"x","merged":1,"again":{"merged":1,"octal":2},"text":"one\ntwo\n","binary":"hello"}}
 `},
 		{"JSON", `{"apiVersion": "v1", "kind": "List", "items": [
 	{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}},
@@ -116,7 +119,7 @@ error f:4: apiVersion is missing: a manifest says what it is by apiVersion and k
 `},
 		{"not an object", "- 1\n---\nhello\n---\nkind: Pod\napiVersion: v1\nmetadata:\n  labels: x\n", `error f:1: not an object: a manifest has apiVersion, kind and metadata
 error f:3: not an object: a manifest has apiVersion, kind and metadata
-error f:5: metadata.labels: must be an object, not string
+error f:8: metadata.labels: must be an object, not string
 `},
 		{"indentation", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n   namespace: b\n", `syntax f:5: invalid YAML: mapping values are not allowed in this context
 `},
@@ -139,6 +142,42 @@ syntax f:4: invalid YAML: did not find expected ',' or ']'
 `},
 		{"key", "apiVersion: v1\nkind: Pod\nspec:\n  [a]: 1\n", `error f:4: the name of a member must be text
 `},
+		{"key of YAML 1.1", "apiVersion: v1\nkind: Pod\nspec:\n  a: 1\n  on: 1\n", `error f:5: the name of a member must be text, and on is not: write "on"
+`},
+		{"null key", "apiVersion: v1\nkind: Pod\nspec:\n  ~: 1\n", `error f:4: the name of a member must be text, and ~ is not: write "~"
+`},
+		{"twice in JSON", `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod",
+	"spec": {"a": 1,
+		"b": {},
+		"a": 2}}]}`, `error f:4: "a" is there already
+`},
+		{"label that is a number", "kind: Pod\napiVersion: v1\nmetadata:\n  name: a\n  labels:\n    b: x\n    a/b.c: 1.10\n", `error f:7: metadata.labels: the value of "a/b.c" must be text, not 1.10: write "1.10"
+`},
+		{"annotation that is a boolean", `{"apiVersion": "v1", "kind": "Pod",
+	"metadata": {"annotations": {
+		"b": "x",
+		"a": true}}}`, `error f:4: metadata.annotations: the value of "a" must be text, not true: write "true"
+`},
+		{"label that is an object", "kind: Pod\napiVersion: v1\nmetadata:\n  labels: {a: {}}\n", `error f:4: metadata.labels: the value of "a" must be text
+`},
+		{"nulls", `apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+  uid: ~
+  labels: {a: ~, b: ""}
+  annotations: {a: ~}
+  finalizers: ~
+  ownerReferences: ~
+  uses: ~
+  expiresAt: ~
+  protection: ~
+  initializers: ~
+  creationTimestamp: ~
+spec: ~
+status: ~
+`, `f:1 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"b":""}}}
+`},
 		{"no number", "apiVersion: v1\nkind: Pod\nspec:\n  a: .inf\n", `error f:4: .inf is not a number that JSON has
 `},
 		{"tag", "apiVersion: v1\nkind: Pod\nspec:\n  a: !secret x\n", `error f:4: the tag !secret has no meaning in a manifest
@@ -157,6 +196,35 @@ syntax f:4: invalid YAML: did not find expected ',' or ']'
 				t.Errorf("read as\n%swant\n%s", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestReadPatch(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"spec": {"n": 123456789012345678901234567890, "f": 1.10}}`: `{"spec": {"n": 123456789012345678901234567890, "f": 1.10}}`,
+		"spec: {m: 123456789012345678901234567890, f: 1.10}\n":       `{"spec":{"m":123456789012345678901234567890,"f":1.10}}`,
+		"spec: {t: 2024-01-01, w: yes, v: n, o: 0644, z: ~}":         `{"spec":{"t":"2024-01-01","w":true,"v":false,"o":420,"z":null}}`,
+		"---\n---\n# only one\nspec: ~\n":                            `{"spec":null}`,
+		"spec: 1\n---\nspec: 2\n":                                    `f:3: a second document: there must be one`,
+		`{"spec": 1}` + "\n" + `{"spec": 2}`:                         `f:2: a second document: there must be one`,
+		"[1]":                                                        `f:1: not an object`,
+		"hello":                                                      `f:1: not an object`,
+		"null":                                                       `it is empty`,
+		" ":                                                          `it is empty`,
+		"spec:\n  a: 1\n  a: 2\n":                                    `f:3: "a" is there already`,
+		"{\"a\": 1,\n\"a\": 2}":                                      `f:2: "a" is there already`,
+		"spec:\n  ~: 1\n":                                            `f:2: the name of a member must be text, and ~ is not: write "~"`,
+		"spec: {[a]: 1}":                                             `f:1: the name of a member must be text`,
+		"a: b: c":                                                    `f:1: invalid YAML: mapping values are not allowed in this context`,
+	} {
+		got, err := manifestfile.ReadPatch("f", []byte(in))
+		if err != nil {
+			got = []byte(err.Error())
+		}
+		if string(got) != want {
+			t.Errorf("ReadPatch(%q):\n got %s\nwant %s", in, got, want)
+		}
 	}
 }
 
@@ -230,7 +298,7 @@ spec:
 // they are written and read again.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec: &x {a: 0644, b: *x}\n---\n- 1\n"))
-	f.Add([]byte("kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, data: {y: \"yes\", n: 1e3, <<: {z: ~}}}\n"))
+	f.Add([]byte("kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, data: {\"y\": \"yes\", m: 1e3, <<: {z: ~}}}\n"))
 	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"x"},"data":{"a":"12:30"}}]}`))
 	f.Add([]byte("a: !!binary aGk=\nb: !!timestamp 2024-01-01\nc: |\n  x\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {

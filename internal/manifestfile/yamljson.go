@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -139,14 +140,12 @@ func membersOf(n *yaml.Node, within []*yaml.Node) ([]mappingMember, error) {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if key.Kind == yaml.AliasNode {
-			key = key.Alias
-		}
-		if key.Kind != yaml.ScalarNode {
-			return nil, &nodeError{key.Line, "the name of a member must be text"}
-		}
 		if key.ShortTag() != "!!merge" {
-			if err := add(mappingMember{key: key.Value, value: value}, key.Line); err != nil {
+			name, err := nameOf(resolved(key))
+			if err != nil {
+				return nil, err
+			}
+			if err := add(mappingMember{key: name, value: value}, key.Line); err != nil {
 				return nil, err
 			}
 			continue
@@ -156,9 +155,7 @@ func membersOf(n *yaml.Node, within []*yaml.Node) ([]mappingMember, error) {
 			sources = value.Content
 		}
 		for _, s := range sources {
-			if s.Kind == yaml.AliasNode {
-				s = s.Alias
-			}
+			s = resolved(s)
 			if s.Kind != yaml.MappingNode {
 				return nil, &nodeError{value.Line, "<< merges objects only"}
 			}
@@ -175,6 +172,21 @@ func membersOf(n *yaml.Node, within []*yaml.Node) ([]mappingMember, error) {
 		}
 	}
 	return members, nil
+}
+
+// nameOf returns the name of a member: text, or a number or boolean that is spelled as in JSON.
+func nameOf(key *yaml.Node) (string, error) {
+	if key.Kind != yaml.ScalarNode {
+		return "", &nodeError{key.Line, "the name of a member must be text"}
+	}
+	value, err := toJSON(key)
+	if err != nil {
+		return "", err
+	}
+	if tag := key.ShortTag(); tag == "!!null" || value[0] != '"' && string(value) != key.Value {
+		return "", &nodeError{key.Line, fmt.Sprintf("the name of a member must be text, and %s is not: write %q", key.Value, key.Value)}
+	}
+	return key.Value, nil
 }
 
 func (c *converter) text(s string) error {
@@ -194,8 +206,8 @@ func (c *converter) scalar(n *yaml.Node) error {
 	case "!!bool":
 		return c.decoded(n, new(bool))
 	case "!!int", "!!float":
-		if json.Valid([]byte(n.Value)) {
-			c.out.WriteString(n.Value)
+		if number := plainNumber(n.Value); json.Valid([]byte(number)) {
+			c.out.WriteString(number)
 			return nil
 		}
 		if n.ShortTag() == "!!int" {
@@ -222,6 +234,15 @@ func (c *converter) scalar(n *yaml.Node) error {
 	return &nodeError{n.Line, fmt.Sprintf("the tag %s has no meaning in a manifest", n.Tag)}
 }
 
+// plainNumber returns a decimal number of YAML as JSON spells it, with all its digits.
+func plainNumber(s string) string {
+	s = strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", "")
+	if strings.HasPrefix(s, ".") {
+		return "0" + s
+	}
+	return s
+}
+
 func (c *converter) decoded(n *yaml.Node, into any) error {
 	if err := n.Decode(into); err != nil {
 		return &nodeError{n.Line, fmt.Sprintf("%q is not a %s", n.Value, n.ShortTag()[2:])}
@@ -240,9 +261,9 @@ func oldBool(n *yaml.Node) (string, bool) {
 		return "", false
 	}
 	switch n.Value {
-	case "yes", "Yes", "YES", "on", "On", "ON":
+	case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON":
 		return "true", true
-	case "no", "No", "NO", "off", "Off", "OFF":
+	case "n", "N", "no", "No", "NO", "off", "Off", "OFF":
 		return "false", true
 	}
 	return "", false
@@ -252,10 +273,7 @@ func oldBool(n *yaml.Node) (string, bool) {
 func member(n *yaml.Node, name string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
-			if v := n.Content[i+1]; v.Kind == yaml.AliasNode {
-				return v.Alias
-			}
-			return n.Content[i+1]
+			return resolved(n.Content[i+1])
 		}
 	}
 	return nil
