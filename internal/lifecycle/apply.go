@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -94,7 +95,7 @@ func ApplyChecked(ctx *Context, at Key, m *Manifest) (*Outcome, *Error) {
 	if err := invalid(at, slices.Concat(m.json, m.long)); err != nil {
 		return nil, err
 	}
-	merged, applied, duplicates, fail := applyTo(Object{Node: was, Body: ctx.Body(was)}, o, m.applied)
+	merged, applied, duplicates, fail := applyTo(ctx.Kinds(), Object{Node: was, Body: ctx.Body(was)}, o, m.applied)
 	if fail != nil {
 		return nil, at.err(ReasonBadRequest, "%s: %v", at, fail)
 	}
@@ -150,7 +151,7 @@ func wiped(o *coppicev1.Object) *coppicev1.Object {
 // applyTo returns what an object becomes if the manifest is applied to it, the record to store, and
 // warnings of duplicate owners in the manifest. next is the record of what the manifest sets. Labels, annotations and the members of
 // spec and extra are merged by name, finalizers as a set, owners by uid, uses by what they name.
-func applyTo(was Object, manifest *coppicev1.Object, next []byte) (o *coppicev1.Object, applied []byte, warnings []string, err error) {
+func applyTo(kinds *Kinds, was Object, manifest *coppicev1.Object, next []byte) (o *coppicev1.Object, applied []byte, warnings []string, err error) {
 	lost, applied, err := lostOf(was.Body.GetApplied(), next)
 	if err != nil {
 		return nil, nil, nil, err
@@ -164,7 +165,7 @@ func applyTo(was Object, manifest *coppicev1.Object, next []byte) (o *coppicev1.
 	m.Finalizers = applyFinalizers(m.GetFinalizers(), sent.GetFinalizers(), gone.Of("finalizers"))
 	owners, warnings := dedupOwners(sent.GetOwnerReferences())
 	m.OwnerReferences = applyOwners(m.GetOwnerReferences(), owners, gone.Of("ownerReferences"))
-	m.Uses = applyUses(was.Node.Namespace, m.GetUses(), sent.GetUses(), gone.Of("uses"))
+	m.Uses = applyUses(kinds, was.Node.Namespace, m.GetUses(), sent.GetUses(), gone.Of("uses"))
 	if gone.Has(jsonvalue.FieldName("expiresAt")) {
 		m.ExpiresAt = nil
 	}
@@ -269,23 +270,36 @@ func applyFlag(stored, sent *bool, lost bool) *bool {
 }
 
 // applyUses merges uses by the object that they name.
-func applyUses(namespace string, stored, sent []*coppicev1.Use, lost jsonvalue.Fields) []*coppicev1.Use {
+func applyUses(kinds *Kinds, namespace string, stored, sent []*coppicev1.Use, lost jsonvalue.Fields) []*coppicev1.Use {
+	nameOf := func(u *coppicev1.Use) string {
+		if kind := kinds.Of(u.GetGroup(), u.GetKind()); kind != nil && !kind.Namespaced() {
+			u = &coppicev1.Use{Group: u.GetGroup(), Kind: u.GetKind(), Name: u.GetName()} // as bindUse stores it
+		}
+		return useName(namespace, u)
+	}
+	gone := make(map[string]bool, len(lost))
+	for name := range lost {
+		var u coppicev1.Use
+		if jsonvalue.ParseKey(name, &u) == nil {
+			gone[nameOf(&u)] = true
+		}
+	}
 	of := map[string][]*coppicev1.Use{} // those of the manifest that are not in merged, by name
 	for _, u := range sent {
-		of[useName(namespace, u)] = append(of[useName(namespace, u)], u)
+		of[nameOf(u)] = append(of[nameOf(u)], u)
 	}
 	var merged []*coppicev1.Use
 	for _, u := range stored {
-		name := useName(namespace, u)
+		name := nameOf(u)
 		switch next, ok := of[name]; {
-		case !ok && !lost.Has(name):
+		case !ok && !gone[name]:
 			merged = append(merged, u)
 		case len(next) > 0:
 			merged, of[name] = append(merged, next[0]), next[1:]
 		}
 	}
 	for _, u := range sent {
-		if slices.Contains(of[useName(namespace, u)], u) {
+		if slices.Contains(of[nameOf(u)], u) {
 			merged = append(merged, u)
 		}
 	}
@@ -309,6 +323,25 @@ func useName(namespace string, u *coppicev1.Use) string {
 	return jsonvalue.KeyName("group", u.GetGroup(), "kind", u.GetKind(), "name", u.GetName(), "namespace", in)
 }
 
+// eachOwner returns one reference for each uid, with the flags that any reference with the uid has.
+func eachOwner(refs []*coppicev1.OwnerReference) []*coppicev1.OwnerReference {
+	if len(refs) < 2 {
+		return refs
+	}
+	var owners []*coppicev1.OwnerReference
+	of := make(map[string]*coppicev1.OwnerReference, len(refs))
+	for _, r := range refs {
+		owner, ok := of[r.GetUid()]
+		if !ok {
+			owner = &coppicev1.OwnerReference{Uid: r.GetUid()}
+			of[r.GetUid()], owners = owner, append(owners, owner)
+		}
+		owner.Controller = cmp.Or(owner.Controller, r.Controller)
+		owner.BlockOwnerDeletion = cmp.Or(owner.BlockOwnerDeletion, r.BlockOwnerDeletion)
+	}
+	return owners
+}
+
 // appliedBy returns the record of what a manifest sets, nil if it sets nothing. spec and extra must be JSON.
 func appliedBy(namespace string, o *coppicev1.Object) []byte {
 	m := o.GetMetadata()
@@ -325,12 +358,12 @@ func appliedBy(namespace string, o *coppicev1.Object) []byte {
 		w.Close(entries)
 	}
 	finalizers := w.OpenMember("finalizers")
-	for _, f := range m.GetFinalizers() {
+	for _, f := range newcomers(nil, m.GetFinalizers()) {
 		w.Add(jsonvalue.ElementName(f))
 	}
 	w.Close(finalizers)
 	owners := w.OpenMember("ownerReferences")
-	for _, r := range m.GetOwnerReferences() {
+	for _, r := range eachOwner(m.GetOwnerReferences()) {
 		if r.Controller == nil && r.BlockOwnerDeletion == nil {
 			w.Add(ownerName(r))
 			continue

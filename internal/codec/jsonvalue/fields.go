@@ -46,6 +46,15 @@ func KeyName(pairs ...string) string {
 	return string(append(b, '}'))
 }
 
+// ParseKey reads the names and values of a name that KeyName has returned.
+func ParseKey(name string, into any) error {
+	pairs, ok := strings.CutPrefix(name, keyPrefix)
+	if !ok {
+		return fmt.Errorf("%q is no key", name)
+	}
+	return json.Unmarshal([]byte(pairs), into)
+}
+
 // ParseFields reads a set that a FieldsWriter has written. No bytes are the empty set.
 func ParseFields(raw []byte) (f Fields, err error) {
 	if len(raw) == 0 {
