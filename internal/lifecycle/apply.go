@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -20,6 +21,7 @@ import (
 type Manifest struct {
 	object   *coppicev1.Object // without what only the server sets
 	creation Checked           // if no such object exists
+	size     int               // in bytes
 	applied  []byte            // the record
 	json     []Cause           // what is wrong with the JSON
 	long     []Cause           // lists that are too long
@@ -30,7 +32,7 @@ type Manifest struct {
 func CheckManifest(namespace string, o *coppicev1.Object) Manifest {
 	m := Manifest{warnings: protectionWarnings(o.GetMetadata()), long: tooLongLists(o.GetMetadata())}
 	o, duplicates, causes := normalJSON(wiped(o))
-	m.object, m.json = o, causes
+	m.object, m.json, m.size = o, causes, objectcodec.WrittenSize(o)
 	m.warnings = append(m.warnings, duplicates...)
 	if len(causes) == 0 {
 		m.applied = appliedBy(namespace, o)
@@ -93,6 +95,9 @@ func ApplyChecked(ctx *Context, at Key, m *Manifest) (*Outcome, *Error) {
 		return warning(m.warnings)(CreateChecked(ctx, at, &m.creation))
 	}
 	if err := invalid(at, slices.Concat(m.json, m.long)); err != nil {
+		return nil, err
+	}
+	if err := checkSize(ctx, at, m.size); err != nil {
 		return nil, err
 	}
 	merged, applied, duplicates, fail := applyTo(ctx.Kinds(), Object{Node: was, Body: ctx.Body(was)}, o, m.applied)

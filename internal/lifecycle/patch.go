@@ -24,6 +24,9 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 	if err := checkPreconditions(at, was, p.GetPreconditions()); err != nil {
 		return nil, err
 	}
+	if size := len(p.GetPatch()); ctx.MaxObject > 0 && size > ctx.MaxObject {
+		return nil, at.err(ReasonRequestEntityTooLarge, "%s: the patch has %d bytes; a patch has at most %d, like an object", at, size, ctx.MaxObject)
+	}
 	patch, duplicates, fail := jsonvalue.Normalize(p.GetPatch())
 	if fail != nil {
 		return nil, at.err(ReasonBadRequest, "%s: the patch is not a JSON merge patch: %v", at, fail)
