@@ -84,15 +84,22 @@ func regain(ctx *Context, at Key, was *Node, o *coppicev1.Object, deletion uint6
 	node := *was
 	node.Owners = ownersOf(owners)
 	body := ctx.Body(was)
-	if err := checkSize(ctx, at, objectcodec.Size(Object{Node: &node, Body: body}.API())); err != nil {
+	size := objectcodec.Size(Object{Node: &node, Body: body}.API())
+	if err := checkSize(ctx, at, size); err != nil {
 		return nil, err
 	}
 	out := &Outcome{Code: 200, Object: Object{Node: was, Body: body}, Warnings: warnings}
 	if sameNode(was, &node) {
 		return out, nil
 	}
-	out.Events = []Event{{
+	event := Event{
 		Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_RESTORED, Cause: deletion, Object: Object{Node: &node},
-	}}
+	}
+	body = withStatus(body, body.GetStatus())
+	if unrecorded := keepApplied(ctx, body, size); unrecorded != nil {
+		event.Object.Body, out.Object.Body = body, body
+		out.Warnings = append(out.Warnings, unrecorded...)
+	}
+	out.Events = []Event{event}
 	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -97,5 +98,37 @@ func TestRestore(t *testing.T) {
 	at.Name = ""
 	if _, err := restore(object("owner", "u-1"), 1); err == nil || !strings.Contains(err.Message, "a restored object has a new uid") {
 		t.Errorf("a used uid: %v", err)
+	}
+}
+
+// B10.6: owner references that leave no room for the record of an apply remove it.
+func TestRestoreDropsRecord(t *testing.T) {
+	t.Parallel()
+	r := memrealm.New()
+	at := lifecycle.Key{Kind: r.Kinds().Resource("configmaps"), Namespace: "shop"}
+	applied, refused := lifecycle.Apply(r.Context(), at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "web"}}})
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	r.Apply(applied.Events)
+	n := r.Node(applied.Events[0].UID)
+	o := lifecycle.Object{Node: n, Body: r.Body(n)}.API()
+	record := len(r.Body(n).GetApplied())
+	o.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{ApiVersion: "v1", Kind: "ConfigMap", Name: "owner", Uid: "u-1"}}
+	size := objectcodec.Size(o)
+	for _, c := range []struct {
+		limit  int
+		record int
+	}{{size + record, record}, {size + record - 1, 0}} {
+		ctx := r.Context()
+		ctx.MaxObject = c.limit
+		out, refused := lifecycle.Restore(ctx, at, "session", o, 9)
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		changed := out.Events[0].Object.Body
+		if got := len(out.Object.Body.GetApplied()); got != c.record || (changed != nil) != (c.record == 0) || (len(out.Warnings) > 0) != (c.record == 0) {
+			t.Errorf("with at most %d bytes: a record of %d, want %d; event %v, warnings %q", c.limit, got, c.record, changed, out.Warnings)
+		}
 	}
 }
