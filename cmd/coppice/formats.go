@@ -1,10 +1,12 @@
 package main
 
 import (
+	"maps"
+	"os"
 	"slices"
 	"strings"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
+	"github.com/coppice-gc/coppice/internal/jsonpath"
 )
 
 // The formats.
@@ -16,8 +18,11 @@ const (
 	formatJSON  = "json"
 	formatName  = "name"
 
-	formatJSONPath = "jsonpath"
-	formatColumns  = "custom-columns"
+	formatJSONPath       = "jsonpath"
+	formatJSONPathAsJSON = "jsonpath-as-json"
+	formatJSONPathFile   = "jsonpath-file"
+	formatColumns        = "custom-columns"
+	formatColumnsFile    = "custom-columns-file"
 )
 
 // What commands offer of them.
@@ -33,7 +38,17 @@ func checkFormat(format string, known ...string) error {
 	return wrong("-o %s is not known; there are %s", format, strings.Join(known, ", "))
 }
 
-// outputFormat is what -o says: a format, and what stands behind the equals sign.
+// argumentOf describes what stands behind the equals sign of a format that needs it.
+var argumentOf = map[string]string{
+	formatJSONPath:       "TEMPLATE",
+	formatJSONPathAsJSON: "TEMPLATE",
+	formatJSONPathFile:   "FILE",
+	formatColumns:        "HEADER:PATH,...",
+	formatColumnsFile:    "FILE",
+}
+
+// outputFormat is what -o says. template or columns is set for the formats with an
+// argument.
 type outputFormat struct {
 	name     string
 	template *jsonpath.Template
@@ -41,21 +56,33 @@ type outputFormat struct {
 }
 
 // parseOutput reads -o of get.
-func parseOutput(text string) (outputFormat, error) {
-	name, argument, has := strings.Cut(text, "=")
-	f := outputFormat{name: name}
-	var err error
+func parseOutput(text string) (f outputFormat, err error) {
+	name, argument, _ := strings.Cut(text, "=")
+	f.name = name
+	what, known := argumentOf[name]
 	switch {
-	case name == formatJSONPath && has:
-		f.template, err = jsonpath.Parse(argument)
-	case name == formatColumns && has:
+	case !known:
+		known := getFormats()
+		for _, name := range slices.Sorted(maps.Keys(argumentOf)) {
+			known = append(known, name+"="+argumentOf[name])
+		}
+		return f, checkFormat(text, known...)
+	case argument == "":
+		return f, wrong("-o %s is incomplete: write -o %s=%s", name, name, what)
+	case what == "FILE":
+		content, err := os.ReadFile(argument)
+		if err != nil {
+			return f, err
+		}
+		argument = string(content)
+	}
+	switch name {
+	case formatColumns:
 		f.columns, err = jsonpath.ParseColumns(argument)
-	case name == formatJSONPath:
-		return f, wrong("-o jsonpath needs a template: -o jsonpath='{.metadata.name}'")
-	case name == formatColumns:
-		return f, wrong("-o custom-columns needs columns: -o custom-columns=NAME:.metadata.name")
+	case formatColumnsFile:
+		f.columns, err = jsonpath.ReadColumns(argument)
 	default:
-		return f, checkFormat(text, append(getFormats(), formatJSONPath+"=TEMPLATE", formatColumns+"=COLUMNS")...)
+		f.template, err = jsonpath.Parse(argument, name == formatJSONPathAsJSON)
 	}
 	if err != nil {
 		return f, wrong("-o %w", err)

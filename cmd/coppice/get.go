@@ -11,8 +11,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -45,7 +45,9 @@ also lists namespaces that have objects and no Namespace object; their status
 is Implicit.
 
 -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,... read the templates and
-paths of kubectl.`,
+paths of kubectl, and -o jsonpath-file=FILE and -o custom-columns-file=FILE read
+them from a file. -o jsonpath-as-json=TEMPLATE writes what each expression selects
+as a JSON array.`,
 		Example: `  coppice get deployments,pods -n shop
   coppice get pods -A -l app=web -o wide
   coppice get deploy/web -n shop -o yaml
@@ -228,9 +230,9 @@ func (s *session) printer(ctx context.Context, f getFlags, format outputFormat, 
 		return &printing.NamePrinter{W: s.stdout}
 	case formatYAML, formatJSON:
 		return &printing.ManifestPrinter{W: s.stdout, JSON: format.name == formatJSON, List: list}
-	case formatJSONPath:
+	case formatJSONPath, formatJSONPathAsJSON, formatJSONPathFile:
 		return &printing.TemplatePrinter{W: s.stdout, Template: format.template, List: list}
-	case formatColumns:
+	case formatColumns, formatColumnsFile:
 		return &printing.ColumnsPrinter{Table: console.Table{W: s.stdout}, Columns: format.columns, Headers: !f.noHeaders}
 	}
 	consumers := s.Consumers()

@@ -9,8 +9,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/internal/jsonpath"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -91,7 +91,7 @@ b      Terminating (x/y)   <none>   60s   uid-b   x/y          0
 func TestTemplatesAndColumns(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	template, err := jsonpath.Parse("{.items[*].metadata.name}")
+	template, err := jsonpath.Parse("{.items[*].metadata.name}", false)
 	if err != nil {
 		t.Fatal(err)
 	}

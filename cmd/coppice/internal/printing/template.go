@@ -1,13 +1,14 @@
 package printing
 
 import (
+	"cmp"
+	"fmt"
 	"io"
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
-	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/jsonpath"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -21,7 +22,7 @@ type TemplatePrinter struct {
 
 // Object implements Printer.
 func (p *TemplatePrinter) Object(_ client.Kind, o *coppicev1.Object) error {
-	v, err := manifest.Generic(o)
+	v, err := jsonpath.Document(o)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,10 @@ func (p *TemplatePrinter) End() error {
 	if !p.List {
 		return nil
 	}
-	return p.Template.Execute(p.W, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": p.items})
+	return p.Template.Execute(p.W, map[string]any{
+		"apiVersion": "v1", "kind": "List", "metadata": map[string]any{"resourceVersion": ""},
+		"items": append([]any{}, p.items...), // [] if there are none
+	})
 }
 
 // ColumnsPrinter writes the columns that -o custom-columns describes.
@@ -49,7 +53,7 @@ type ColumnsPrinter struct {
 
 // Object implements Printer.
 func (p *ColumnsPrinter) Object(_ client.Kind, o *coppicev1.Object) error {
-	v, err := manifest.Generic(o)
+	v, err := jsonpath.Document(o)
 	if err != nil {
 		return err
 	}
@@ -58,7 +62,11 @@ func (p *ColumnsPrinter) Object(_ client.Kind, o *coppicev1.Object) error {
 	}
 	var row []string
 	for _, c := range p.Columns {
-		row = append(row, c.Value(v))
+		text, err := c.Value(v)
+		if err != nil {
+			return err
+		}
+		row = append(row, text)
 	}
 	return p.Table.Text(row...)
 }
@@ -99,17 +107,32 @@ type sortedRow struct {
 
 // Object implements Printer.
 func (p *SortedPrinter) Object(k client.Kind, o *coppicev1.Object) error {
-	v, err := manifest.Generic(o)
+	v, err := jsonpath.Document(o)
 	if err != nil {
 		return err
 	}
-	p.rows = append(p.rows, sortedRow{k, o, p.By.Select(v)})
-	return nil
+	values, err := p.By.Select(v)
+	p.rows = append(p.rows, sortedRow{k, o, values})
+	return err
 }
 
-// End implements Printer.
+// End implements Printer. Of several objects at least one must have a value.
 func (p *SortedPrinter) End() error {
-	slices.SortStableFunc(p.rows, func(a, b sortedRow) int { return jsonpath.Compare(a.values, b.values) })
+	if len(p.rows) > 1 && !slices.ContainsFunc(p.rows, func(r sortedRow) bool { return len(r.values) > 0 }) {
+		return fmt.Errorf("--sort-by: no object has a value at the path %s", p.By)
+	}
+	var unordered error
+	slices.SortStableFunc(p.rows, func(a, b sortedRow) int {
+		if len(a.values) == 0 || len(b.values) == 0 {
+			return cmp.Compare(len(a.values), len(b.values))
+		}
+		order, err := jsonpath.Compare(a.values[0], b.values[0])
+		unordered = cmp.Or(unordered, err)
+		return order
+	})
+	if unordered != nil {
+		return fmt.Errorf("--sort-by=%s: %w", p.By, unordered)
+	}
 	for _, r := range p.rows {
 		if err := p.Printer.Object(r.kind, r.object); err != nil {
 			return err

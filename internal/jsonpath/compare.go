@@ -1,0 +1,62 @@
+package jsonpath
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Compare orders two values for --sort-by, as kubectl does: null first, numbers by
+// size, quantities such as 100Mi by size, and other strings by their text, which is
+// the order of times. Other values have no order.
+func Compare(a, b any) (int, error) {
+	switch {
+	case a == nil && b == nil:
+		return 0, nil
+	case a == nil:
+		return -1, nil
+	case b == nil:
+		return 1, nil
+	}
+	x, xIsText := a.(string)
+	y, yIsText := b.(string)
+	if xIsText && yIsText {
+		return compareTexts(x, y), nil
+	}
+	i, xIsInteger := a.(int64)
+	j, yIsInteger := b.(int64)
+	if xIsInteger && yIsInteger {
+		return cmp.Compare(i, j), nil
+	}
+	f, xIsNumber := float(a)
+	g, yIsNumber := float(b)
+	if xIsNumber && yIsNumber {
+		return cmp.Compare(f, g), nil
+	}
+	return 0, fmt.Errorf("%v and %v have no order: only two numbers, or two strings, have", a, b)
+}
+
+func float(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), true
+	case float64:
+		return v, true
+	case json.Number:
+		f, _ := v.Float64() // infinite if it is too large
+		return f, true
+	}
+	return 0, false
+}
+
+// compareTexts compares quantities by size, and other texts by their bytes.
+func compareTexts(a, b string) int {
+	x, errX := resource.ParseQuantity(a)
+	y, errY := resource.ParseQuantity(b)
+	if errX != nil || errY != nil {
+		return cmp.Compare(a, b)
+	}
+	return x.Cmp(y)
+}
