@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -18,24 +19,31 @@ import (
 type waitFlags struct {
 	modifyFlags
 	idle    bool
-	until   string
+	until   []string
 	timeout time.Duration
 }
 
 func (a *app) waitCommand() *cobra.Command {
 	var f waitFlags
 	c := &cobra.Command{
-		Use:     "wait --idle | wait --for=delete TYPE NAME... | TYPE/NAME...",
+		Use:     "wait --idle | wait --for=CONDITION TYPE NAME... | TYPE/NAME...",
 		GroupID: "operate",
-		Short:   "Wait until objects are deleted, or until a realm has no pending work",
+		Short:   "Wait for conditions of objects, or until a realm has no pending work",
 		Long: `With --for=delete, wait until the named objects do not exist any more. The command
-does not delete them, and ignores new objects with the same names.
+does not delete them, and ignores new objects with the same names. With --for=create,
+wait until the objects exist. With --for=condition=NAME, wait until the status of
+each object has the condition NAME with the status True, or VALUE with
+--for=condition=NAME=VALUE; case does not matter. With --for=jsonpath='{PATH}', wait
+until the path selects a value, or VALUE with --for=jsonpath='{PATH}'=VALUE. Several
+--for are waited for one after the other, create first.
 
 With --idle, wait until the collector, the finalizers and the agents have no pending
 work: all deletions are complete. Dependents of unknown owners do not count: they
 are kept while the owners are unknown. Neither do objects that wait until their
 controller reports status.observedGeneration.`,
 		Example: `  coppice wait --for=delete deploy/web -n shop --timeout=60s
+  coppice wait --for=condition=Available deploy/web -n shop
+  coppice wait --for=jsonpath='{.status.phase}'=Running pod/web-1 -n shop
   coppice wait --idle`,
 		ValidArgsFunction: a.completeTargets(&f.where),
 	}
@@ -43,25 +51,32 @@ controller reports status.observedGeneration.`,
 		switch {
 		case f.timeout < 0:
 			return wrong("--timeout=%s: choose 0 or more", f.timeout)
-		case f.idle == (f.until != ""):
-			return wrong("name one thing to wait for: --idle or --for=delete")
+		case f.idle == (len(f.until) > 0):
+			return wrong("name one thing to wait for: --idle, or --for=delete, create, condition=NAME or jsonpath={PATH}")
 		case f.idle && (len(args) > 0 || len(f.files) > 0 || f.every || f.selector != ""):
 			return wrong("--idle waits for the realm; it does not go with objects")
+		case f.idle && !c.Flags().Changed("timeout"):
+			return s.waitIdle(ctx, noLimit)
 		case f.idle:
 			return s.waitIdle(ctx, f.timeout)
-		case f.until != "delete":
-			return wrong("--for=%s is not offered; there is --for=delete", f.until)
 		}
-		return s.waitDeleted(ctx, args, f)
+		what, err := parseAwaited(f.until)
+		switch {
+		case err != nil:
+			return err
+		case what.deleted:
+			return s.waitDeleted(ctx, args, f)
+		}
+		return s.waitFor(ctx, args, f, what)
 	})
 	f.where.flags(c, true)
 	f.fileFlags.flags(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
 	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
 	c.Flags().BoolVar(&f.idle, "idle", false, "wait until the realm has no pending work")
-	c.Flags().StringVar(&f.until, "for", "", "what to wait for: delete")
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; 0: no limit")
-	completeFlag(c, "for", "delete")
+	c.Flags().StringArrayVar(&f.until, "for", nil, "what to wait for: delete, create, condition=NAME[=VALUE] or jsonpath={PATH}[=VALUE]")
+	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait; 0: look once. --idle waits without a limit by default")
+	completeFlag(c, "for", "delete", "create", "condition=", "jsonpath=")
 	a.clientFlags(c)
 	return c
 }
@@ -75,9 +90,11 @@ func (s *session) waitDeleted(ctx context.Context, args []string, f waitFlags) e
 	}
 	f.uninitialized = true
 	var uids []string
+	var remaining []error
 	for _, t := range targets {
 		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
 			uids = append(uids, o.GetMetadata().GetUid())
+			remaining = append(remaining, fmt.Errorf("%s is still there", objectName{t.kind, o.GetMetadata().GetName()}))
 			return nil
 		})
 		if err := errors.Join(ignoring(err, true)...); err != nil {
@@ -88,11 +105,17 @@ func (s *session) waitDeleted(ctx context.Context, args []string, f waitFlags) e
 		_, err := fmt.Fprintln(s.stdout, "no such objects exist")
 		return err
 	}
+	if f.timeout == 0 {
+		return errors.Join(remaining...)
+	}
 	return s.awaitGone(ctx, uids, false, f.timeout, "")
 }
 
-// waitIdle asks for the status until it is idle, and prints what it waits for
-// whenever that changes.
+// noLimit is a timeout that does not pass.
+const noLimit = time.Duration(math.MaxInt64)
+
+// waitIdle asks for the status until it is idle, or once if the timeout is 0, and prints
+// what it waits for whenever that changes.
 func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
 	limited := ctx
 	if timeout > 0 {
@@ -121,6 +144,9 @@ func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
 			if _, err := fmt.Fprintln(s.stderr, "waiting: "+console.Printable(waiting)); err != nil {
 				return err
 			}
+		}
+		if timeout == 0 {
+			return fmt.Errorf("not idle: %s", waiting)
 		}
 		select {
 		case <-limited.Done():
