@@ -129,7 +129,9 @@ func rehearsed(outcome string) func(*session, context.Context, item, dryMode, op
 			return outcome, nil
 		}
 		r, err := i.send(ctx, o, client.DryRun(true))
-		s.warn(i.At, r.Warnings)
+		if s.accepted(i.At, r.Object, r.Warnings) {
+			return deleted, err
+		}
 		return outcome, err
 	}
 }
@@ -150,8 +152,9 @@ func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, o ope
 	if err != nil {
 		return "", err
 	}
-	s.warn(i.At, r.Warnings)
 	switch {
+	case s.accepted(i.At, r.Object, r.Warnings):
+		return deleted, nil
 	case r.Created:
 		return "created", nil
 	case proto.Equal(before, r.Object):

@@ -112,7 +112,9 @@ func (s *session) replaceEdited(ctx context.Context, objects client.ResourceClie
 	if err != nil {
 		return "", err
 	}
-	s.warn(entries[0].At, reply.Warnings)
+	if s.accepted(entries[0].At, r, reply.Warnings) {
+		return deleted, nil
+	}
 	if r.GetMetadata().GetResourceVersion() == was.GetResourceVersion() {
 		return "not edited", nil
 	}

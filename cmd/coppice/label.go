@@ -121,9 +121,9 @@ func (s *session) setPairs(ctx context.Context, args []string, f labelFlags, p p
 			if err := p.check(k, o, set, f.overwrite); err != nil {
 				return "", err
 			}
-			changed, err := s.patchObject(ctx, k, o, patch, !f.overwrite, mode)
+			did, err := s.patchObject(ctx, k, o, patch, !f.overwrite, mode)
 			if err == nil {
-				return p.outcome(p.of(o.GetMetadata()), set, changed), nil
+				return p.outcome(p.of(o.GetMetadata()), set, did == hasChanged), nil
 			}
 			if !errors.Is(err, client.ErrConflict) || attempt == patchAttempts {
 				return "", err

@@ -116,15 +116,27 @@ func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done
 	return failed.err(done, n)
 }
 
+// deleted is the word for an object that a request has removed.
+const deleted = "deleted"
+
 // patchAttempts is the maximum number of attempts of a patch that depends on the state of the
 // object, if other clients change the object meanwhile.
 const patchAttempts = 5
 
-// patchObject sends a merge patch, and reports whether the object has changed. With checked
-// it fails if the object has changed since it was read.
-func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.Object, patch []byte, checked bool, mode dryMode) (changed bool, err error) {
+// effect is what a request did to an object.
+type effect int
+
+const (
+	noEffect effect = iota
+	hasChanged
+	hasRemoved // it was terminating, and has lost its last finalizer
+)
+
+// patchObject sends a merge patch. With checked it fails if the object has changed since it
+// was read.
+func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.Object, patch []byte, checked bool, mode dryMode) (effect, error) {
 	if mode == dryClient {
-		return true, nil
+		return hasChanged, nil
 	}
 	m := o.GetMetadata()
 	var reply client.Reply
@@ -133,11 +145,31 @@ func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.O
 		options.ResourceVersion = m.GetResourceVersion()
 	}
 	r, err := s.objects(k, m.GetNamespace()).Patch(ctx, m.GetName(), patch, options)
-	if err != nil {
-		return false, err
+	switch {
+	case err != nil:
+		return noEffect, err
+	case s.accepted(objectName{k, m.GetName()}, r, reply.Warnings):
+		return hasRemoved, nil
+	case r.GetMetadata().GetResourceVersion() != m.GetResourceVersion() || mode == dryServer:
+		return hasChanged, nil
 	}
-	s.warn(objectName{k, m.GetName()}, reply.Warnings)
-	return r.GetMetadata().GetResourceVersion() != m.GetResourceVersion() || mode == dryServer, nil
+	return noEffect, nil
+}
+
+// accepted prints the warnings of a reply, and one if the object is terminating. It reports
+// whether the request has removed the object: a terminating object is removed with its last
+// finalizer.
+func (a *app) accepted(where fmt.Stringer, o *coppicev1.Object, warnings []string) (removed bool) {
+	m := o.GetMetadata()
+	switch {
+	case m.GetDeletionTimestamp() == nil:
+	case len(m.GetFinalizers()) == 0 && m.GetDeletionGracePeriodSeconds() == 0:
+		removed = true
+	default:
+		warnings = append(warnings, "the object is being deleted, which the request does not stop")
+	}
+	a.warn(where, warnings)
+	return removed
 }
 
 // objectName prints as the key of an object.
@@ -198,10 +230,7 @@ func (s *session) patch(ctx context.Context, args []string, f patchFlags) error 
 		return wrong("the patch is not an object in JSON or YAML: %w", err)
 	}
 	return s.modify(ctx, args, f.modifyFlags, "patched", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
-		changed, err := s.patchObject(ctx, k, o, patch, false, mode)
-		if !changed {
-			return "patched (no change)", err
-		}
-		return "patched", err
+		did, err := s.patchObject(ctx, k, o, patch, false, mode)
+		return map[effect]string{noEffect: "patched (no change)", hasChanged: "patched", hasRemoved: deleted}[did], err
 	})
 }

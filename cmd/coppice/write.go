@@ -242,11 +242,13 @@ func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint6
 			o.err = o.failed(r.Err)
 			continue
 		}
-		w.warn(o.At, r.Warnings)
+		gone := w.accepted(o.At, r.Object, r.Warnings)
 		if o.Object.GetMetadata().GetName() == "" {
 			o.Object.Metadata.Name = r.Object.GetMetadata().GetName()
 		}
-		o.text = w.outcome(r, before)
+		if o.text = w.outcome(r, before); gone {
+			o.text = deleted
+		}
 	}
 	return nil
 }
