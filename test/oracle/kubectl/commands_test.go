@@ -32,6 +32,7 @@ import (
 //	file NAME a file in the working directory
 //	kubectl   runs each line of the input; prints the exit code, the first lines of the
 //	          outputs, and which objects have changed
+//	flags     prints the flags of each command in the input, with their shorthands
 //	recorded  the versions of Kubernetes and kubectl, and the checksum of the script
 //
 // In command lines and files, $here and $there are the names of the namespaces.
@@ -87,6 +88,18 @@ func (c *commands) play(ctx context.Context, d *datadriven.TestData) (string, er
 			b.WriteString(out)
 		}
 		return b.String(), nil
+	case "flags":
+		var b strings.Builder
+		for command := range strings.Lines(d.Input) {
+			r, err := c.run(ctx, append(strings.Fields(command), "--help")...)
+			if err != nil {
+				return "", err
+			}
+			for _, m := range flag.FindAllStringSubmatch(r.stdout, -1) {
+				fmt.Fprintln(&b, strings.TrimRight(strings.TrimSpace(command)+" --"+m[2]+" "+m[1], " "))
+			}
+		}
+		return b.String(), nil
 	}
 	return "", fmt.Errorf("there is no command %q", d.Cmd)
 }
@@ -125,13 +138,13 @@ var resources = map[string]schema.GroupVersionResource{
 
 // line runs a command line, with new objects.
 func (c *commands) line(ctx context.Context, line string) (string, error) {
-	args, err := split(line)
+	args, err := oracle.Arguments(line)
 	if err != nil {
 		return "", err
 	}
 	c.world++
 	here, there := fmt.Sprintf("%s-%d-here", c.name, c.world), fmt.Sprintf("%s-%d-there", c.name, c.world)
-	names := strings.NewReplacer(here, "here", there, "there")
+	names := strings.NewReplacer(here, "here", there, "there", c.directory+"/", "")
 	for _, namespace := range []string{here, there} {
 		if err := c.fill(ctx, namespace); err != nil {
 			return "", err
@@ -267,8 +280,9 @@ func changes(before, after map[string]string) string {
 var (
 	age = regexp.MustCompile(`\b(\d+(ms|[smhd]))+\b`)
 	log = regexp.MustCompile(`^([IWEF])\d{4} [0-9:.]+ +\d+ [a-z_]+\.go:\d+\] `)
-	uid = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
-	gap = regexp.MustCompile(` {2,}|\t`)
+	// flag is a flag in a help.
+	flag = regexp.MustCompile(`(?m)^ +(?:(-\w), )?--([a-z0-9-]+)=.*:$`)
+	uid  = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 )
 
 // most is the number of lines that are recorded of an output.
@@ -280,51 +294,17 @@ func lines(stream, output string) string {
 	count := 0
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
+		if line == "" || strings.HasPrefix(line, "map[") {
+			continue // nothing, or a whole object in Go's syntax
 		}
 		if count++; count <= most {
 			line = log.ReplaceAllString(line, "$1 ")
 			line = uid.ReplaceAllString(age.ReplaceAllString(line, "AGE"), "UID")
-			fmt.Fprintf(&b, "%s: %s\n", stream, gap.ReplaceAllString(line, "  "))
+			fmt.Fprintf(&b, "%s: %s\n", stream, oracle.Columns(line))
 		}
 	}
 	if count > most {
 		fmt.Fprintf(&b, "%s: and %d more lines\n", stream, count-most)
 	}
 	return b.String()
-}
-
-// split splits a line into arguments. Quotation marks enclose blanks, and ” is an empty
-// argument.
-func split(line string) ([]string, error) {
-	var args []string
-	var word strings.Builder
-	in, quote := false, rune(0)
-	for _, r := range line {
-		switch {
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote != 0:
-			word.WriteRune(r)
-		case r == '"' || r == '\'':
-			in, quote = true, r
-		case r == ' ':
-			if in {
-				args = append(args, word.String())
-				word.Reset()
-				in = false
-			}
-		default:
-			in = true
-			word.WriteRune(r)
-		}
-	}
-	if quote != 0 {
-		return nil, fmt.Errorf("a quotation mark is missing: %s", line)
-	}
-	if in {
-		args = append(args, word.String())
-	}
-	return args, nil
 }
