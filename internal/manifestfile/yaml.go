@@ -8,18 +8,16 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlDocuments is documents for YAML.
-func yamlDocuments(file string, data []byte, f func(source)) error {
-	if err := checkText(file, data); err != nil {
+// yaml calls f with each document of YAML in a text that is not null.
+func (t text) yaml(f func(source)) error {
+	if err := t.checkCharacters(); err != nil {
 		return err
 	}
-	d := yaml.NewDecoder(bytes.NewReader(data))
+	d := yaml.NewDecoder(bytes.NewReader(t.data))
 	for {
 		var n yaml.Node
 		err := d.Decode(&n)
@@ -27,7 +25,7 @@ func yamlDocuments(file string, data []byte, f func(source)) error {
 			return nil
 		}
 		if err != nil {
-			return syntax(file, err, data)
+			return t.syntax(err)
 		}
 		root := &n
 		if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
@@ -36,29 +34,53 @@ func yamlDocuments(file string, data []byte, f func(source)) error {
 		if root.Kind == 0 || root.ShortTag() == "!!null" {
 			continue // an empty document, or only comments
 		}
-		f(yamlSource{root})
+		f(yamlSource{root, t.before})
 	}
 }
 
 // yamlSource is a value in YAML.
-type yamlSource struct{ n *yaml.Node }
+type yamlSource struct {
+	n      *yaml.Node
+	before int // the lines before the text in which the node counts its own
+}
 
-func (s yamlSource) line() int { return s.n.Line }
+func (s yamlSource) line() int { return s.before + s.n.Line }
 
 func (s yamlSource) isObject() bool { return s.n.Kind == yaml.MappingNode }
 
-func (s yamlSource) list() (apiVersion, kind string, items []source) {
+func (s yamlSource) list() (apiVersion, kind string, items []source, ok bool, err error) {
+	if !s.isObject() {
+		return "", "", nil, false, nil
+	}
 	list := member(s.n, "items")
-	if list == nil || list.Kind != yaml.SequenceNode {
-		return "", "", nil
+	kind = scalar(member(s.n, "kind"))
+	if _, is := listOf(kind); list == nil || !is {
+		return "", "", nil, false, nil
 	}
-	for _, item := range list.Content {
-		items = append(items, yamlSource{resolved(item)})
+	if _, err = membersOf(s.n, nil); err != nil {
+		err = s.inFile(err)
+	} else if list.Kind == yaml.SequenceNode {
+		for _, item := range list.Content {
+			items = append(items, yamlSource{resolved(item), s.before})
+		}
+	} else if list.ShortTag() != "!!null" {
+		err = &nodeError{s.before + list.Line, errItems.Error()}
 	}
-	return scalar(member(s.n, "apiVersion")), scalar(member(s.n, "kind")), items
+	return scalar(member(s.n, "apiVersion")), kind, items, true, err
 }
 
-func (s yamlSource) json() ([]byte, error) { return toJSON(s.n) }
+func (s yamlSource) json() ([]byte, error) {
+	raw, err := toJSON(s.n)
+	return raw, s.inFile(err)
+}
+
+// inFile returns an error of a node with its line in the file.
+func (s yamlSource) inFile(err error) error {
+	if node := (*nodeError)(nil); errors.As(err, &node) {
+		return &nodeError{s.before + node.line, node.what}
+	}
+	return err
+}
 
 func (s yamlSource) lineAt(path []string) int {
 	n, line := s.n, s.n.Line
@@ -72,7 +94,7 @@ func (s yamlSource) lineAt(path []string) int {
 		}
 		n, line = resolved(n.Content[i+1]), n.Content[i].Line
 	}
-	return line
+	return s.before + line
 }
 
 // resolved returns the node that an alias stands for.
@@ -88,7 +110,7 @@ func resolved(n *yaml.Node) *yaml.Node {
 var ofTheParser = regexp.MustCompile(`^(did not find expected (<|node content|'-' indicator|key|',' or)|found (undefined tag|duplicate|incompatible))`)
 
 // syntax returns the error of the YAML package as a SyntaxError with its line.
-func syntax(file string, err error, data []byte) error {
+func (t text) syntax(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 0
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -103,29 +125,10 @@ func syntax(file string, err error, data []byte) error {
 	}
 	var anchor string
 	if _, err := fmt.Sscanf(text, "unknown anchor '%s referenced", &anchor); err == nil {
-		if i := bytes.Index(data, []byte("*"+strings.TrimSuffix(anchor, "'"))); i >= 0 {
-			line = lineAt(data, i)
+		if i := bytes.Index(t.data, []byte("*"+strings.TrimSuffix(anchor, "'"))); i >= 0 {
+			line = lineAt(t.data, i)
 		}
 	}
-	return &SyntaxError{At: Position{File: file, Line: max(line, 1)}, What: "invalid YAML: " + text}
-}
-
-// checkText returns an error for characters that YAML does not allow, because the
-// parser's error does not have their line.
-func checkText(file string, data []byte) error {
-	line := 1
-	for i := 0; i < len(data); {
-		c, size := utf8.DecodeRune(data[i:])
-		switch {
-		case c == '\n':
-			line++
-		case c == utf8.RuneError && size == 1:
-			return &SyntaxError{At: Position{File: file, Line: line}, What: "invalid YAML: the text is not UTF-8"}
-		case c == '\t', c == '\r', c == '\uFEFF', c == '\u0085':
-		case unicode.Is(unicode.Cc, c):
-			return &SyntaxError{At: Position{File: file, Line: line}, What: fmt.Sprintf("invalid YAML: a control character (%U)", c)}
-		}
-		i += size
-	}
-	return nil
+	line = min(line, lineAt(t.data, len(bytes.TrimRight(t.data, " \t\r\n")))) // not the end of the text
+	return &SyntaxError{At: Position{File: t.file, Line: t.before + max(line, 1)}, What: "invalid YAML: " + text + t.hint()}
 }

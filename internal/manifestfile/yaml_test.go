@@ -69,7 +69,7 @@ items:
     name: c
 `, `f:4 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
 f:10 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}
-error f:11: not an object: a manifest has apiVersion, kind and metadata
+error f:11: items[2]: not an object: a manifest has apiVersion, kind and metadata
 f:16 {"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c"}}
 `},
 		{"values", `apiVersion: v1
@@ -108,8 +108,8 @@ spec:
 	"kind": "Pod", "metadata": {"name": "b"}}
 null
 `, `f:2 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
-error f:3: not an object: a manifest has apiVersion, kind and metadata
-error f:4: metadata.name: must be a string, not number
+error f:3: items[1]: not an object: a manifest has apiVersion, kind and metadata
+error f:4: items[2]: metadata.name: must be a string, not number
 f:6 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}
 `},
 		{"braces of YAML", "{apiVersion: v1, kind: Pod,\n metadata: {name: a}}\n", `f:1 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
@@ -130,11 +130,11 @@ syntax f:4: invalid YAML: did not find expected ',' or ']'
 `},
 		{"first line", "a: b: c\n", `syntax f:1: invalid YAML: mapping values are not allowed in this context
 `},
-		{"not text", "a: b\nc: \x00\n", `syntax f:2: invalid YAML: a control character (U+0000)
+		{"not text", "a: b\nc: \x00\n", `syntax f:2: neither YAML nor JSON: the character U+0000 is in no text; save the file as UTF-8, or as UTF-16 with a byte order mark
 `},
 		{"not UTF-8", "a: b\nc: \xff\n", `syntax f:2: invalid YAML: the text is not UTF-8
 `},
-		{"JSON with a mistake", "{\"apiVersion\": \"v1\",\n\t\"kind\": Pod}\n", `syntax f:2: invalid JSON: invalid character 'P' looking for beginning of value
+		{"JSON with a mistake", "{\"apiVersion\": \"v1\",\n\t\"kind\": Pod]\n", `syntax f:2: invalid JSON: invalid character 'P' looking for beginning of value
 `},
 		{"JSON that ends", "{\"apiVersion\": \"v1\",\n\"kind\"", `syntax f:2: invalid JSON: it ends in the middle of a value
 `},
@@ -149,7 +149,7 @@ syntax f:4: invalid YAML: did not find expected ',' or ']'
 		{"twice in JSON", `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod",
 	"spec": {"a": 1,
 		"b": {},
-		"a": 2}}]}`, `error f:4: "a" is there already
+		"a": 2}}]}`, `error f:4: items[0]: "a" is there already
 `},
 		{"label that is a number", "kind: Pod\napiVersion: v1\nmetadata:\n  name: a\n  labels:\n    b: x\n    a/b.c: 1.10\n", `error f:7: metadata.labels: the value of "a/b.c" must be text, not 1.10: write "1.10"
 `},

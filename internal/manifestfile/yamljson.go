@@ -179,6 +179,9 @@ func nameOf(key *yaml.Node) (string, error) {
 	if key.Kind != yaml.ScalarNode {
 		return "", &nodeError{key.Line, "the name of a member must be text"}
 	}
+	if err := checkPlain(key, true); err != nil {
+		return "", err
+	}
 	value, err := toJSON(key)
 	if err != nil {
 		return "", err
@@ -223,6 +226,9 @@ func (c *converter) scalar(n *yaml.Node) error {
 		if old, ok := oldBool(n); ok {
 			n = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: old, Line: n.Line}
 			return c.decoded(n, new(bool))
+		}
+		if err := checkPlain(n, false); err != nil {
+			return err
 		}
 		return c.text(n.Value)
 	case "!!timestamp":
