@@ -27,7 +27,7 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 		return nil, err
 	}
 	if len(f.files) > 0 {
-		return s.fileVictims(args, f, failed)
+		return s.fileVictims(ctx, args, f, failed)
 	}
 	targets, err := s.targets(args)
 	if err != nil {
@@ -64,11 +64,11 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 
 // fileVictims are the objects of manifests, the last first: what a manifest
 // builds up is taken down in the other order.
-func (s *session) fileVictims(args []string, f deleteFlags, failed *failures) ([]victim, error) {
+func (s *session) fileVictims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
 	if f.every || f.selector != "" {
 		return nil, wrong("--all and -l select objects; they do not go with -f")
 	}
-	entries, err := s.entries(f.fileFlags, args)
+	entries, err := s.entries(ctx, f.fileFlags, args)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ The exit code is 0 without differences, 1 with differences, and 2 after an error
 }
 
 func (s *session) diff(ctx context.Context, args []string, f fileFlags, namespace string) error {
-	entries, err := s.entries(f, args)
+	entries, err := s.entries(ctx, f, args)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,8 +30,19 @@ type fileFlags struct {
 }
 
 func (f *fileFlags) flags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file or directory of manifests, or - for stdin; may be repeated")
+	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, pattern or URL of manifests, or - for stdin; may be repeated, or separated by commas")
 	c.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read manifests in subdirectories, too")
+	c.Flags().VarP(kustomization{c}, "kustomize", "k", "not offered: use kustomize build")
+	_ = c.Flags().MarkHidden("kustomize") // it was defined just now
+}
+
+// kustomization is the value of the flag -k, which kubectl has. Each value is refused.
+type kustomization struct{ command *cobra.Command }
+
+func (kustomization) String() string { return "" }
+func (kustomization) Type() string   { return "directory" }
+func (k kustomization) Set(dir string) error {
+	return fmt.Errorf("kustomizations are built by another program: kustomize build %s | %s -f -", dir, k.command.CommandPath())
 }
 
 // isManifest reports whether a file of a directory is read.
@@ -44,20 +56,27 @@ func isManifest(path string) bool {
 
 // entries reads all manifests. If a file cannot be read, or is neither YAML nor JSON, it returns
 // an error and no manifests, so that a command handles all of them or none.
-func (s *session) entries(f fileFlags, args []string) ([]manifestfile.Entry, error) {
+func (s *session) entries(ctx context.Context, f fileFlags, args []string) ([]manifestfile.Entry, error) {
 	if len(args) > 0 {
 		return nil, wrong("unexpected argument %q: manifests are named with -f", args[0])
 	}
 	if len(f.files) == 0 {
 		return nil, wrong("no manifests are named: write -f FILE, -f DIRECTORY or -f -")
 	}
+	names := strings.Split(strings.Join(f.files, ","), ",")
+	if slices.Contains(names, "") {
+		return nil, wrong("-f %s has an empty name: write -f FILE, or -f FILE,FILE", strings.Join(f.files, " -f "))
+	}
+	if i := slices.Index(names, stdin); i >= 0 && slices.Contains(names[i+1:], stdin) {
+		return nil, wrong("-f - is given twice: stdin can be read once")
+	}
 	var entries []manifestfile.Entry
 	var errs []error
-	for _, name := range f.files {
+	for _, name := range names {
 		paths, err := pathsOf(name, f.recursive)
 		errs = append(errs, err)
 		for _, path := range paths {
-			found, err := s.read(path)
+			found, err := s.read(ctx, path)
 			entries = append(entries, found...)
 			errs = append(errs, err)
 		}
@@ -66,7 +85,7 @@ func (s *session) entries(f fileFlags, args []string) ([]manifestfile.Entry, err
 		return nil, err
 	}
 	if len(entries) == 0 {
-		return nil, fmt.Errorf("no objects in %s", strings.Join(f.files, ", "))
+		return nil, fmt.Errorf("no objects in %s", strings.Join(names, ", "))
 	}
 	return entries, s.checkNamespaces(entries)
 }
@@ -109,43 +128,80 @@ func (s *session) checkNamespaces(entries []manifestfile.Entry) error {
 	return errors.Join(errs...)
 }
 
-// pathsOf are the files that a name means, in order.
+// stdin is the name of the standard input.
+const stdin = "-"
+
+// pathsOf are the files that a name means, in order: a file, those of a directory, those that match
+// a pattern, a URL, or stdin.
 func pathsOf(name string, recursive bool) ([]string, error) {
-	if name == "-" {
+	if name == stdin || isURL(name) {
 		return []string{name}, nil
 	}
-	info, err := os.Stat(name)
+	roots := []string{name}
+	if _, missing := os.Stat(name); errors.Is(missing, fs.ErrNotExist) {
+		var err error
+		if roots, err = filepath.Glob(name); err != nil {
+			return nil, fmt.Errorf("-f %q: %w", name, err)
+		}
+		if len(roots) == 0 {
+			return nil, missing
+		}
+	}
+	var paths []string
+	for _, root := range roots {
+		found, err := walk(root, recursive)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, found...)
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s has no manifests: files that end in .yaml, .yml or .json; with -R also in directories below", name)
+	}
+	return paths, nil
+}
+
+// walk returns a file, or the manifests of a directory, which may be a symbolic link. It does not
+// follow links to directories below, nor read directories such as ..data: a volume of Kubernetes has
+// its files there, and links to them.
+func walk(root string, recursive bool) (paths []string, err error) {
+	info, err := os.Stat(root)
 	if err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return []string{name}, nil
+		return []string{root}, nil
 	}
-	var paths []string
-	err = filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+	root += string(filepath.Separator) // follows a link
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != name && !recursive:
+		case path == root:
+		case d.IsDir() && (!recursive || strings.HasPrefix(d.Name(), "..")):
 			return fs.SkipDir
 		case !d.IsDir() && isManifest(path):
 			paths = append(paths, path)
 		}
 		return nil
 	})
-	if err == nil && len(paths) == 0 {
-		return nil, fmt.Errorf("%s has no manifests: files that end in .yaml, .yml or .json; with -R also in directories below", name)
-	}
 	return paths, err
 }
 
-func (s *session) read(path string) ([]manifestfile.Entry, error) {
-	if path == "-" {
+func (s *session) read(ctx context.Context, path string) ([]manifestfile.Entry, error) {
+	switch {
+	case path == stdin:
 		data, err := io.ReadAll(s.stdin)
 		if err != nil {
 			return nil, fmt.Errorf("stdin: %w", err)
 		}
 		return manifestfile.Read("stdin", data)
+	case isURL(path):
+		name, data, err := download(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		return manifestfile.Read(name, data)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

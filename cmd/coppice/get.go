@@ -83,7 +83,7 @@ as a JSON array.`,
 }
 
 func (s *session) get(ctx context.Context, args []string, f getFlags) error {
-	g, err := s.prepareGet(args, f)
+	g, err := s.prepareGet(ctx, args, f)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ type getting struct {
 	single  bool // one object is named
 }
 
-func (s *session) prepareGet(args []string, f getFlags) (g getting, err error) {
+func (s *session) prepareGet(ctx context.Context, args []string, f getFlags) (g getting, err error) {
 	g = getting{getFlags: f, all: len(args) == 1 && args[0] == allKinds}
 	if g.format, err = parseOutput(f.output); err != nil {
 		return g, err
@@ -165,7 +165,7 @@ func (s *session) prepareGet(args []string, f getFlags) (g getting, err error) {
 		}
 	}
 	if len(f.files) > 0 {
-		g.targets, err = s.fileTargets(f.fileFlags, args, f.namespace)
+		g.targets, err = s.fileTargets(ctx, f.fileFlags, args, f.namespace)
 	} else {
 		g.targets, err = s.targets(args)
 	}

@@ -60,7 +60,7 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 		return wrong("--dry-run=client is not supported by import, because only the server can check the references; use --dry-run=server")
 	}
 	dry := mode.on()
-	entries, err := s.entries(f.fileFlags, args)
+	entries, err := s.entries(ctx, f.fileFlags, args)
 	if err != nil {
 		return err
 	}

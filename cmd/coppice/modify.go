@@ -41,14 +41,14 @@ func checkSelection(every bool, selector string) error {
 }
 
 // chosen returns the objects that arguments and flags name.
-func (s *session) chosen(args []string, f modifyFlags) ([]target, error) {
+func (s *session) chosen(ctx context.Context, args []string, f modifyFlags) ([]target, error) {
 	if err := checkSelection(f.every, f.selector); err != nil {
 		return nil, err
 	}
 	var targets []target
 	var err error
 	if len(f.files) > 0 {
-		targets, err = s.fileTargets(f.fileFlags, args, f.namespace)
+		targets, err = s.fileTargets(ctx, f.fileFlags, args, f.namespace)
 	} else {
 		targets, err = s.targets(args)
 	}
@@ -78,7 +78,7 @@ func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done
 	if err != nil {
 		return err
 	}
-	targets, err := s.chosen(args, f)
+	targets, err := s.chosen(ctx, args, f)
 	if err != nil {
 		return err
 	}

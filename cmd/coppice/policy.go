@@ -48,7 +48,7 @@ has replayed. The time is then that of the last commit.`,
 
 // testPolicies evaluates the expiry policies of a file.
 func (s *session) testPolicies(ctx context.Context, path string) error {
-	entries, err := s.read(path)
+	entries, err := s.read(ctx, path)
 	if err != nil {
 		return err
 	}

@@ -95,8 +95,8 @@ func (s *session) byKey(args []string) ([]target, error) {
 }
 
 // fileTargets are the objects of manifests, by name.
-func (s *session) fileTargets(f fileFlags, args []string, namespace string) ([]target, error) {
-	entries, err := s.entries(f, args)
+func (s *session) fileTargets(ctx context.Context, f fileFlags, args []string, namespace string) ([]target, error) {
+	entries, err := s.entries(ctx, f, args)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ controller reports status.observedGeneration.`,
 // waitDeleted waits until the objects that exist now are gone. An object that does not exist
 // counts as gone.
 func (s *session) waitDeleted(ctx context.Context, args []string, f waitFlags) error {
-	targets, err := s.chosen(args, f.modifyFlags)
+	targets, err := s.chosen(ctx, args, f.modifyFlags)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (s *session) writeFiles(ctx context.Context, args []string, f writeFlags, o
 	if err != nil {
 		return err
 	}
-	entries, err := s.entries(f.fileFlags, args)
+	entries, err := s.entries(ctx, f.fileFlags, args)
 	if err != nil {
 		return err
 	}
