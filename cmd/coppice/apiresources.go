@@ -43,7 +43,7 @@ says how to register one.`,
 			return group && k.Group != f.group || scope && k.Namespaced() != f.namespaced
 		})
 		if f.output == formatTable {
-			return s.kindsTable(kinds, f.noHeaders)
+			return s.kindsTable(kinds, f.noHeaders, nil)
 		}
 		for _, k := range kinds {
 			if _, err := fmt.Fprintln(s.stdout, console.Printable(client.ResourceOf(k).String())); err != nil {
@@ -62,11 +62,15 @@ says how to register one.`,
 	return c
 }
 
-// kindsTable lists kinds, with the words that name them.
-func (s *session) kindsTable(kinds []client.Kind, noHeaders bool) error {
+// kindsTable lists kinds, with the words that name them, and with their status if it is given.
+func (s *session) kindsTable(kinds []client.Kind, noHeaders bool, status func(client.Kind) string) error {
 	t := console.Table{W: s.stdout}
 	if !noHeaders {
-		if err := t.Text("NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"); err != nil {
+		headers := []string{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"}
+		if status != nil {
+			headers = append(headers, "STATUS")
+		}
+		if err := t.Text(headers...); err != nil {
 			return err
 		}
 	}
@@ -79,8 +83,14 @@ func (s *session) kindsTable(kinds []client.Kind, noHeaders bool) error {
 				versions = append(versions, k.Group+"/"+v.Name)
 			}
 		}
-		if err := t.Text(client.ResourceOf(k).String(), strings.Join(k.ShortNames, ","), strings.Join(versions, ","),
-			strconv.FormatBool(k.Namespaced()), k.Kind); err != nil {
+		row := []string{
+			client.ResourceOf(k).String(), strings.Join(k.ShortNames, ","), strings.Join(versions, ","),
+			strconv.FormatBool(k.Namespaced()), k.Kind,
+		}
+		if status != nil {
+			row = append(row, status(k))
+		}
+		if err := t.Text(row...); err != nil {
 			return err
 		}
 	}

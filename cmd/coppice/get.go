@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 		return s.watchTable(ctx, g.targets[0], f)
 	}
 	if g.isKinds() {
-		return s.getKinds(g.targets[0].names, f)
+		return s.getKinds(ctx, g.targets[0].names, f)
 	}
 	p := s.printer(ctx, f, g.format, len(g.targets) > 1, !g.single)
 	if g.sortBy != nil {
@@ -249,7 +250,14 @@ func (s *session) printer(ctx context.Context, f getFlags, format outputFormat, 
 }
 
 // getKinds lists registered kinds, all or by name.
-func (s *session) getKinds(names []string, f getFlags) error {
+func (s *session) getKinds(ctx context.Context, names []string, f getFlags) error {
+	status := map[string]string{}
+	for o, err := range s.c.Resource(client.KindsResource, "").List(ctx, client.IncludeUninitialized(true)) {
+		if err != nil {
+			return err
+		}
+		status[o.GetMetadata().GetName()] = printing.StatusOf(o)
+	}
 	var found []client.Kind
 	missing := slices.Clone(names)
 	for _, k := range s.Kinds.All() {
@@ -260,7 +268,9 @@ func (s *session) getKinds(names []string, f getFlags) error {
 		missing = slices.DeleteFunc(missing, func(n string) bool { return n == name })
 		found = append(found, k)
 	}
-	errs := []error{s.kindsTable(found, f.noHeaders)}
+	errs := []error{s.kindsTable(found, f.noHeaders, func(k client.Kind) string {
+		return cmp.Or(status[client.ResourceOf(k).String()], "Active") // the kind of kinds has no object
+	})}
 	for _, n := range missing {
 		if !f.ignoreNotFound {
 			errs = append(errs, &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("%s %q not found", client.KindsResource, n)})
