@@ -125,7 +125,7 @@ func parsePathCondition(text string) (condition, error) {
 // waitFor waits until the objects are as the conditions say, one after the other. All of it
 // has one timeout; with 0 it looks once.
 func (s *session) waitFor(ctx context.Context, args []string, f waitFlags, a awaited) error {
-	targets, err := s.chosen(args, f.modifyFlags)
+	targets, err := s.chosen(ctx, args, f.modifyFlags)
 	if err != nil {
 		return err
 	}
