@@ -32,7 +32,7 @@ baseline:
 
 # Plays the scripts of internal/oracle against Kubernetes, and records its answers.
 oracle:
-	cd test/oracle && go test -mod=mod -count=1 ./selectors ./patches && go test -mod=mod -count=1 ./jsonpaths -rewrite && go test -mod=mod -count=1 -p 1 -timeout 30m . ./kubectl -rewrite
+	cd test/oracle && go test -mod=mod -count=1 ./manifests ./selectors ./patches && go test -mod=mod -count=1 ./jsonpaths -rewrite && go test -mod=mod -count=1 -p 1 -timeout 30m . ./kubectl -rewrite
 
 # Which test shows which rule: runs those tests, and writes docs/conformance.md.
 conformance:

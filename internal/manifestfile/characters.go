@@ -46,8 +46,10 @@ var blanks = map[rune]string{
 // blankAt returns the name of the character that begins at an offset, if it is one of blanks.
 func blankAt(s string, offset int) (name string, ok bool) {
 	c, _ := utf8.DecodeRuneInString(s[offset:])
-	name, ok = blanks[c]
-	return fmt.Sprintf("%U %s", c, name), ok
+	if name, ok = blanks[c]; ok {
+		name = fmt.Sprintf("%U %s", c, name)
+	}
+	return name, ok
 }
 
 // checkPlain returns an error if a text without quotes has one of blanks where a space is meant: at

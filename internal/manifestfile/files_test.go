@@ -47,6 +47,8 @@ func TestReadFilesOfOtherPrograms(t *testing.T) {
 		{"JSON, a comment, YAML", jsonA + " # a comment\n" + podA, readA + strings.ReplaceAll(readA, "f:1", "f:2")},
 		{"escapes of JSON in a stream of YAML", "---\n" + `{"apiVersion":"v1","kind":"X","data":{"a":"\/\ud83d\ude00"}}` + "\n", "f:2 " + readData},
 		{"YAML in braces", `{"apiVersion": v1, "kind": Pod, metadata: {name: a},}`, readA},
+		{"words of YAML 1.1", "apiVersion: v1\nkind: Pod\nspec: [y, N, on, 'y', <<]\n", `f:1 {"apiVersion":"v1","kind":"Pod","metadata":{},"spec":[true,false,true,"y","<<"]}` + "\n"},
+		{"JSON, YAML on its line", jsonA + " " + podA, readA + readA},
 		{"the end of a document", podA + "...\n---\n" + podA + "...\n" + podA, readA + strings.ReplaceAll(readA, "f:1", "f:7") + strings.ReplaceAll(readA, "f:1", "f:12")},
 		{"text after a separator", podA + "--- {a: b}\n", readA + "syntax f:5: invalid YAML: \"{a: b}\" follows --- on its line: begin the document on the next line\n"},
 		{"an anchor of another document", "apiVersion: &a v1\nkind: Pod\n---\napiVersion: *a\nkind: Pod\n", "f:1 {\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{}}\nsyntax f:4: invalid YAML: unknown anchor 'a' referenced\n"},

@@ -231,7 +231,7 @@ func (c *converter) scalar(n *yaml.Node) error {
 			return err
 		}
 		return c.text(n.Value)
-	case "!!timestamp":
+	case "!!timestamp", "!!merge":
 		return c.text(n.Value)
 	case "!!binary":
 		var s string
