@@ -68,6 +68,12 @@ applyacross, which operators have.`,
 			return "configured"
 		},
 		rehearse: (*session).rehearseApply,
+		check: func(o *client.Object) error {
+			if m := o.GetMetadata(); m.GetName() == "" && m.GetGenerateName() != "" {
+				return errors.New("generateName names another object each time, and apply cannot find the one before: use create, or write a name")
+			}
+			return nil
+		},
 	})
 	c.Flags().BoolVar(&across, "across", false, "the objects may use objects in other namespaces")
 	return c
@@ -79,7 +85,7 @@ func (a *app) createCommand() *cobra.Command {
 		GroupID: "objects",
 		Short:   "Create objects from manifests",
 		Long: `Create the objects of manifests. An object that exists already is reported as an
-error, and the others are created; the exit code is 1 then. uid, resourceVersion,
+error; the others are created, and the exit code is 1 then. uid, resourceVersion,
 timestamps and status of a manifest are ignored.`,
 		Example: `  coppice create -f web.yaml -n shop
   coppice create -f job.yaml --dry-run=server`,
@@ -125,7 +131,7 @@ func (a *app) writeCommand(c *cobra.Command, o operation) *cobra.Command {
 // rehearsed is the outcome of a dry run of an operation that has only one.
 func rehearsed(outcome string) func(*session, context.Context, item, dryMode, operation) (string, error) {
 	return func(s *session, ctx context.Context, i item, mode dryMode, o operation) (string, error) {
-		if mode == dryClient {
+		if mode == dryClient || i.unregistered {
 			return outcome, nil
 		}
 		r, err := i.send(ctx, o, client.DryRun(true))
@@ -138,6 +144,9 @@ func rehearsed(outcome string) func(*session, context.Context, item, dryMode, op
 
 // rehearseApply compares an object with what apply would make of it, and what apply would record.
 func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, o operation) (string, error) {
+	if i.unregistered {
+		return "created", nil
+	}
 	before, err := i.objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true), client.IncludeApplied(true))
 	if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrBadRequest) {
 		return "", err

@@ -80,6 +80,7 @@ func (s *session) diff(ctx context.Context, args []string, f fileFlags, namespac
 			failed.add(i.failed(err))
 			continue
 		}
+		s.learn(e)
 		differ = differ || len(text) > 0
 		if _, err := s.stdout.Write(text); err != nil {
 			return err
@@ -97,18 +98,24 @@ func (s *session) diff(ctx context.Context, args []string, f fileFlags, namespac
 // diffOne returns the differences between an object and what apply would make of it,
 // nothing if there are none.
 func (s *session) diffOne(ctx context.Context, i item) ([]byte, error) {
-	objects := s.objects(i.kind, i.namespace)
-	before, err := objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true))
-	if err != nil && !errors.Is(err, client.ErrNotFound) {
-		return nil, err
+	var before *coppicev1.Object
+	is := i.Object
+	is.Status, is.Metadata.Generation = nil, 1 // as apply creates it
+	if !i.unregistered {
+		var err error
+		objects := s.objects(i.kind, i.namespace)
+		before, err = objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true))
+		if err != nil && !errors.Is(err, client.ErrNotFound) {
+			return nil, err
+		}
+		if is, err = objects.Apply(ctx, i.Object, client.DryRun(true)); err != nil {
+			return nil, err
+		}
+		is.Metadata.Applied = nil // before has none
 	}
-	is, err := objects.Apply(ctx, i.Object, client.DryRun(true))
-	if err != nil {
-		return nil, err
-	}
-	is.Metadata.Applied = nil // before has none
 	var was []byte
 	if before != nil {
+		var err error
 		if was, err = manifestText(before); err != nil {
 			return nil, err
 		}
@@ -120,7 +127,7 @@ func (s *session) diffOne(ctx context.Context, i item) ([]byte, error) {
 	if err != nil || bytes.Equal(was, will) {
 		return nil, err
 	}
-	name := named(i.kind, i.namespace, cmp.Or(i.Object.GetMetadata().GetName(), is.GetMetadata().GetName()))
+	name := named(i.kind, i.namespace, i.Object.GetMetadata().GetName())
 	return unified("live "+name, was, "applied "+name, will), nil
 }
 

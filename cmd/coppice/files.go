@@ -99,12 +99,10 @@ func (s *session) checkNamespaces(entries []manifestfile.Entry) error {
 	if s.givenNamespace == "" {
 		return nil
 	}
-	type groupKind struct{ group, kind string }
-	registered := map[groupKind]client.Kind{}
+	var registered []client.Kind
 	for _, e := range entries {
-		var k client.Kind
-		if registers(e) && json.Unmarshal(e.Object.GetSpec(), &k) == nil {
-			registered[groupKind{k.Group, k.Kind}] = k
+		if k, ok := registration(e); ok {
+			registered = append(registered, k)
 		}
 	}
 	var errs []error
@@ -115,7 +113,7 @@ func (s *session) checkNamespaces(entries []manifestfile.Entry) error {
 		}
 		k, ok := s.Kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
 		if !ok {
-			k, ok = registered[groupKind{api.GroupOf(e.Object.GetApiVersion()), e.Object.GetKind()}]
+			k, ok = kindAmong(registered, e.Object)
 		}
 		if ok && k.Namespaced() {
 			errs = append(errs, fmt.Errorf("%s: %s is in namespace %q, and --namespace names %q: name the namespace %q, or leave --namespace out; nothing was done",
@@ -216,6 +214,9 @@ type item struct {
 	kind      client.Kind
 	namespace string
 	objects   client.ResourceClient // those of the kind in the namespace
+	// unregistered: the kind is one of those that a dry run would have registered. It has no
+	// objects, and the server cannot evaluate requests for them.
+	unregistered bool
 }
 
 // place finds out where an object belongs. An object of a kind with namespaces
@@ -224,15 +225,22 @@ func (s *session) place(e manifestfile.Entry, namespace string) (item, error) {
 	if e.Err != nil {
 		return item{}, e.Err
 	}
-	k, ok := s.Kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
+	k, registered := s.Kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
+	ok := registered
+	if !ok {
+		k, ok = kindAmong(s.planned, e.Object)
+	}
 	if !ok {
 		return item{}, fmt.Errorf("%s: the kind %s %s is not registered in realm %q; register it with an object of kind Kind (apiVersion coppice.dev/v1), see docs/kinds.md; `coppice get kinds` shows those that are",
 			e.At, e.Object.GetApiVersion(), e.Object.GetKind(), s.realm)
 	}
-	i := item{Entry: e, kind: k}
+	i := item{Entry: e, kind: k, unregistered: !registered}
 	if k.Namespaced() {
 		i.namespace = cmp.Or(e.Object.GetMetadata().GetNamespace(), namespace)
 		e.Object.Metadata.Namespace = i.namespace
+	}
+	if i.unregistered {
+		return i, i.checkVersion() // as the server would
 	}
 	return i, nil
 }
@@ -287,6 +295,30 @@ func (i item) failed(err error) error {
 func registers(e manifestfile.Entry) bool {
 	o := e.Object
 	return o != nil && o.GetKind() == "Kind" && strings.HasPrefix(o.GetApiVersion(), client.KindsResource.Group+"/")
+}
+
+// registration returns the kind that an object registers.
+func registration(e manifestfile.Entry) (k client.Kind, ok bool) {
+	ok = registers(e) && json.Unmarshal(e.Object.GetSpec(), &k) == nil
+	return k, ok
+}
+
+// kindAmong returns the last kind of a list that is the kind of an object.
+func kindAmong(kinds []client.Kind, o *client.Object) (client.Kind, bool) {
+	for _, k := range slices.Backward(kinds) {
+		if k.Group == api.GroupOf(o.GetApiVersion()) && k.Kind == o.GetKind() {
+			return k, true
+		}
+	}
+	return client.Kind{}, false
+}
+
+// learn has later objects of a dry run placed as if the object, if it registers a kind, had been
+// written.
+func (s *session) learn(e manifestfile.Entry) {
+	if k, ok := registration(e); ok {
+		s.planned = append(s.planned, k)
+	}
 }
 
 // relearn learns the kinds again, after one was registered.

@@ -19,6 +19,8 @@ type session struct {
 	*lookup.Reader
 	c  *client.Client
 	nc *nats.Conn
+	// planned are kinds that a dry run would have registered.
+	planned []client.Kind
 }
 
 // session returns a session of a client. It knows no kinds.

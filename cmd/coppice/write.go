@@ -19,6 +19,8 @@ import (
 type operation struct {
 	done string // "applied"
 	send func(client.ResourceClient, context.Context, []*client.Object, ...client.WriteOption) ([]client.Result, error)
+	// check returns why the command does not take an object; it may be nil.
+	check func(*client.Object) error
 	// options are those of the command's flags.
 	options []client.WriteOption
 	// outcome is the word for what happened to an object. before is the realm's
@@ -113,6 +115,9 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 		o := &outcomes[at]
 		if o.item, o.err = w.place(e, w.namespace); o.err == nil {
 			o.objects = w.objects(o.kind, o.namespace)
+			if w.check != nil && w.check(o.Object) != nil {
+				o.err = fmt.Errorf("%s: %s: %w", o.At, o.key(), w.check(o.Object))
+			}
 		}
 	}
 	var failed error
@@ -135,8 +140,12 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 	if failed != nil {
 		return failed
 	}
-	if registers(entries[0]) && !w.mode.on() {
+	switch {
+	case !registers(entries[0]):
+	case !w.mode.on():
 		return w.relearn(ctx)
+	case outcomes[0].err == nil:
+		w.learn(entries[0])
 	}
 	return nil
 }
