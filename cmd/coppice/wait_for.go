@@ -166,11 +166,14 @@ func (s *session) existing(ctx context.Context, t target, f waitFlags, created b
 		}
 		return len(objects) > 0, err
 	}
-	if !created {
-		_, err := look()
+	if created {
+		err = s.repeat(ctx, false, look)
+	} else if _, err = look(); err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return objects, err
+	} else {
+		err = errTimedOut
 	}
-	if err := s.repeat(ctx, false, look); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", client.ResourceOf(t.kind), err)
 	}
 	return objects, nil
@@ -200,6 +203,8 @@ func (s *session) waitConditions(ctx context.Context, k client.Kind, o *coppicev
 	return nil
 }
 
+var errTimedOut = errors.New("timed out waiting for the condition")
+
 // repeat looks until a look succeeds, or once.
 func (s *session) repeat(ctx context.Context, once bool, look func() (bool, error)) error {
 	for {
@@ -216,7 +221,7 @@ func (s *session) repeat(ctx context.Context, once bool, look func() (bool, erro
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return errors.New("timed out waiting for the condition")
+				return errTimedOut
 			}
 			return ctx.Err()
 		case <-time.After(max(lookEvery, lookShares*s.now().Sub(start))):
