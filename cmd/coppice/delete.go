@@ -46,6 +46,8 @@ func (a *app) deleteCommand() *cobra.Command {
 		Short:   "Delete objects and their dependents",
 		Long: `Delete objects. Their dependents are deleted afterwards, in the background; with
 --cascade=foreground before them; with --cascade=orphan they are kept.
+-f deletes the last object of the files first, Namespaces after their contents, and kinds
+after their objects. With --ignore-not-found, also their kinds may be gone.
 The type 'all' means every kind whose objects are in namespaces. That is more than in
 kubectl: Secrets, ConfigMaps and PersistentVolumeClaims are deleted, too.
 

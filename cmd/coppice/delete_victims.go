@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -30,6 +33,9 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 		return s.fileVictims(ctx, args, f, failed)
 	}
 	targets, err := s.targets(args)
+	if err == nil {
+		err = f.checkNamed(targets)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +44,6 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 		switch {
 		case len(t.names) > 0 && (f.every || f.selector != ""):
 			return nil, wrong("--all and -l select objects; they do not go with names")
-		case len(t.names) > 0 && f.all:
-			return nil, wrong("-A does not go with names: name the namespace with -n")
 		case len(t.names) == 0 && !f.every && f.selector == "":
 			ways := "their names, -l SELECTOR or --all"
 			if f.noEvery {
@@ -62,8 +66,8 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 	return victims, nil
 }
 
-// fileVictims are the objects of manifests, the last first: what a manifest
-// builds up is taken down in the other order.
+// fileVictims returns the objects of manifests in the order in which they are deleted: the
+// last first, Namespaces after their contents, and kinds after their objects.
 func (s *session) fileVictims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
 	if f.every || f.selector != "" {
 		return nil, wrong("--all and -l select objects; they do not go with -f")
@@ -74,7 +78,10 @@ func (s *session) fileVictims(ctx context.Context, args []string, f deleteFlags,
 	}
 	var victims []victim
 	for _, e := range entries {
-		i, err := s.placeNamed(e, f.namespace)
+		if s.skipUnregistered(e, f, failed) {
+			continue
+		}
+		i, err := s.placeNamed(e, f.ofManifests())
 		if err != nil {
 			failed.add(err)
 			continue
@@ -82,7 +89,33 @@ func (s *session) fileVictims(ctx context.Context, args []string, f deleteFlags,
 		victims = append(victims, victim{kind: i.kind, namespace: i.namespace, name: e.Object.GetMetadata().GetName(), at: e.At.String()})
 	}
 	slices.Reverse(victims)
+	slices.SortStableFunc(victims, func(a, b victim) int { return cmp.Compare(a.contains(), b.contains()) })
 	return victims, nil
+}
+
+// contains is 0 for an object that contains no others, 1 for a Namespace, and 2 for a kind.
+func (v victim) contains() int {
+	return slices.Index([]client.Resource{namespacesResource, client.KindsResource}, client.ResourceOf(v.kind)) + 1
+}
+
+// skipUnregistered reports whether the kind of an object is not registered, perhaps because it was
+// deleted before. Such an object does not exist; with --ignore-not-found that is a warning only.
+func (s *session) skipUnregistered(e manifestfile.Entry, f deleteFlags, failed *failures) bool {
+	if e.Err != nil {
+		return false
+	}
+	o := e.Object
+	if _, registered := s.Kinds.Of(o.GetApiVersion(), o.GetKind()); registered {
+		return false
+	}
+	err := fmt.Errorf("%s %q not found: the kind %s %s is not registered in realm %q; `coppice get kinds` shows those that are",
+		o.GetKind(), o.GetMetadata().GetName(), o.GetApiVersion(), o.GetKind(), s.realm)
+	if f.ignoreNotFound {
+		s.warn(e.At, []string{err.Error()})
+	} else {
+		failed.add(fmt.Errorf("%s: %w", e.At, err))
+	}
+	return true
 }
 
 // namespacesOf are the namespaces in which to delete: with -A all that have

@@ -252,6 +252,8 @@ func (s *session) placeNamed(e manifestfile.Entry, namespace string) (item, erro
 	case err != nil:
 	case e.Object.GetMetadata().GetName() == "":
 		err = fmt.Errorf("%s: metadata.name is missing: it cannot be said which object is meant", e.At)
+	case i.kind.Namespaced() && i.namespace == "":
+		err = fmt.Errorf("%s: %s names no namespace, and with -A it gets none: write metadata.namespace, or name the namespace with -n instead of -A", e.At, console.Printable(i.key()))
 	default:
 		err = i.checkVersion()
 	}

@@ -166,7 +166,7 @@ func (s *session) prepareGet(ctx context.Context, args []string, f getFlags) (g 
 		}
 	}
 	if len(f.files) > 0 {
-		g.targets, err = s.fileTargets(ctx, f.fileFlags, args, f.namespace)
+		g.targets, err = s.fileTargets(ctx, f.fileFlags, args, f.where)
 	} else {
 		g.targets, err = s.targets(args)
 	}

@@ -48,9 +48,12 @@ func (s *session) chosen(ctx context.Context, args []string, f modifyFlags) ([]t
 	var targets []target
 	var err error
 	if len(f.files) > 0 {
-		targets, err = s.fileTargets(ctx, f.fileFlags, args, f.namespace)
+		targets, err = s.fileTargets(ctx, f.fileFlags, args, f.where)
 	} else {
 		targets, err = s.targets(args)
+	}
+	if err == nil {
+		err = f.checkNamed(targets)
 	}
 	if err != nil {
 		return nil, err
@@ -60,8 +63,6 @@ func (s *session) chosen(ctx context.Context, args []string, f modifyFlags) ([]t
 		switch {
 		case len(t.names) > 0 && some:
 			return nil, wrong("--all and -l select objects; they do not go with names")
-		case len(t.names) > 0 && f.all && t.namespace == "":
-			return nil, wrong("-A does not go with names: name the namespace with -n")
 		case len(t.names) == 0 && !some:
 			return nil, wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
 		}

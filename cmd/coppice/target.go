@@ -95,7 +95,7 @@ func (s *session) byKey(args []string) ([]target, error) {
 }
 
 // fileTargets are the objects of manifests, by name.
-func (s *session) fileTargets(ctx context.Context, f fileFlags, args []string, namespace string) ([]target, error) {
+func (s *session) fileTargets(ctx context.Context, f fileFlags, args []string, w where) ([]target, error) {
 	entries, err := s.entries(ctx, f, args)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *session) fileTargets(ctx context.Context, f fileFlags, args []string, n
 	var list []target
 	var errs []error
 	for _, e := range entries {
-		i, err := s.placeNamed(e, namespace)
+		i, err := s.placeNamed(e, w.ofManifests())
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -156,6 +156,14 @@ func (w *where) uninitializedFlag(c *cobra.Command) {
 // and for kinds without.
 func (w *where) of(k client.Kind) string {
 	if w.all || !k.Namespaced() {
+		return ""
+	}
+	return w.namespace
+}
+
+// ofManifests is the namespace of the objects of manifests that name none: none with -A.
+func (w *where) ofManifests() string {
+	if w.all {
 		return ""
 	}
 	return w.namespace
