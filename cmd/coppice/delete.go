@@ -22,7 +22,6 @@ type deleteFlags struct {
 	fileFlags
 	selector       string
 	every          bool
-	noEvery        bool // the command cannot select all objects of a type
 	cascade        string
 	grace          int64
 	now, force     bool
@@ -103,10 +102,7 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 			return s.delete(ctx, args, f)
 		}),
 	}
-	f.where.flags(c, true)
-	f.fileFlags.flags(c)
-	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
-	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
+	f.victimFlags(c)
 	f.policyFlags(c)
 	dryRunFlag(c, &f.dryRun)
 	completeFlag(c, "dry-run", "server", "client", "cascade", "none")
@@ -115,12 +111,20 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 	c.Flags().StringVar(&f.planFile, "plan-file", "", "carry out the plan in this file, which 'coppice plan delete --out' has written")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until the objects and the expected cascade are gone")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: no limit")
-	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
 	c.Flags().BoolVar(&f.ignoreErrors, "ignore-read-errors", false, "delete one object that cannot be read, without calling its finalizers")
 	c.Flags().StringVar(&f.reason, "reason", "", "with --ignore-read-errors: why, for the log (required)")
 	a.clientFlags(c)
 	a.atFlag(c)
 	return c
+}
+
+// victimFlags adds the flags that say what to delete.
+func (f *deleteFlags) victimFlags(c *cobra.Command) {
+	f.where.flags(c, true)
+	f.fileFlags.flags(c)
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
+	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
 }
 
 // policyFlags adds the flags that say how to delete, such as --cascade.

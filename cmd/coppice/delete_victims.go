@@ -45,11 +45,7 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 		case len(t.names) > 0 && (f.every || f.selector != ""):
 			return nil, wrong("--all and -l select objects; they do not go with names")
 		case len(t.names) == 0 && !f.every && f.selector == "":
-			ways := "their names, -l SELECTOR or --all"
-			if f.noEvery {
-				ways = "their names or -l SELECTOR"
-			}
-			return nil, wrong("no %s are named: write %s", client.ResourceOf(t.kind), ways)
+			return nil, wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
 		case len(t.names) == 0:
 			namespaces, err := s.namespacesOf(ctx, t, f)
 			if err != nil {

@@ -37,7 +37,7 @@ var askingCommands = map[string][]string{
 	"watch":            {"TYPE -n NAMESPACE --timeout=1ms --watch-only", "TYPE NAME --timeout=1ms --watch-only", "TYPE -l SELECTOR --timeout=1ms --watch-only"},
 	"wait":             {"--for=delete TYPE NAME -n NAMESPACE", "--for=delete TYPE/NAME", "--for=delete TYPE -l SELECTOR", "--for=delete -f FILE"},
 	"delete":           {"TYPE NAME -n NAMESPACE", "TYPE/NAME", "TYPE,pods --all", "TYPE --all -n NAMESPACE", "TYPE --all -A", "TYPE -l SELECTOR", "TYPE --all -l SELECTOR", "TYPE -A -l SELECTOR", "-f FILE", "TYPE NAME --dry-run=cascade"},
-	"plan delete":      {"TYPE NAME -n NAMESPACE", "TYPE/NAME", "TYPE -l SELECTOR", "configmaps/a TYPE -l SELECTOR"},
+	"plan delete":      {"TYPE NAME -n NAMESPACE", "TYPE/NAME", "TYPE -l SELECTOR", "configmaps/a TYPE -l SELECTOR", "configmaps/a TYPE --all", "TYPE --all -A", "TYPE --all -l SELECTOR", "-f FILE"},
 	"label":            {"TYPE NAME -n NAMESPACE x=y", "TYPE/NAME x=y", "TYPE --all x=y", "TYPE -l SELECTOR x=y", "TYPE --all -l SELECTOR x=y", "-f FILE x=y"},
 	"annotate":         {"TYPE NAME -n NAMESPACE x=y", "TYPE/NAME x=y", "TYPE --all x=y", "TYPE -l SELECTOR x=y", "TYPE --all -l SELECTOR x=y", "-f FILE x=y"},
 	"patch":            {"TYPE NAME -n NAMESPACE -p {}", "TYPE/NAME -p {\"x\":1}", "TYPE --all -p {\"x\":1}", "TYPE -l SELECTOR -p {\"x\":1}", "TYPE --all -l SELECTOR -p {\"x\":1}", "-f FILE -p {\"x\":1}"},

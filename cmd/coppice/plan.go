@@ -22,10 +22,8 @@ import (
 type planFlags struct {
 	deleteFlags
 	output string
-	all    bool
 	out    string // the plan file to write
 	with   string // a plan file whose deletions are planned as well
-	list   bool   // objects that a selector matches are listed, and then named
 }
 
 func (a *app) planCommand() *cobra.Command {
@@ -36,45 +34,45 @@ func (a *app) planCommand() *cobra.Command {
 		Args:    unknownCommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	f := planFlags{list: true, deleteFlags: deleteFlags{noEvery: true}}
+	var f planFlags
 	d := &cobra.Command{
-		Use:   "delete TYPE NAME... | TYPE/NAME... [TYPE... -l SELECTOR]",
+		Use:   "delete TYPE NAME... | TYPE/NAME... | -f FILE | [TYPE/NAME...] TYPE... -l SELECTOR | --all",
 		Short: "Show what a deletion would do",
 		Long: `Show what a deletion would remove, at once or after finalizers and agents are done;
 which objects it would orphan, strip of references or keep; and what would block it.
 Nothing is changed.
 
 The plan has a name, which says how to delete and ends with a hash. 'coppice delete
---plan' deletes just so, if the deletion still does what the plan says. --out writes the deletion and its plan to a file for review, which
-'coppice delete --plan-file' carries out. -l plans the deletion of the objects that match
-now; an object that matches later is not deleted.
+--plan' deletes just so, if the deletion still does what the plan says. --out writes the
+deletion and its plan to a file for review, which 'coppice delete --plan-file' carries out.
+What to delete is named as for 'coppice delete'. -l and --all plan the deletion of the
+objects that match now; an object that matches later is not deleted.
 
 One plan can have objects of several kinds and namespaces, which are deleted in one commit:
-name them as TYPE/NAME, add a TYPE for what -l selects, with -A in all namespaces. --with
+name them as TYPE/NAME or with -f, add a TYPE for what -l or --all selects, with -A in all
+namespaces. --with
 adds the deletions of a plan file, with their own namespace, selector and --cascade. The
 user who carries out the plan needs permission to delete objects of each kind in each
 namespace; if one permission is missing, nothing is deleted.
 
-Objects of one kind that are simply removed are counted; --all shows each.`,
+Objects of one kind that are simply removed are counted; -o wide shows each.`,
 		Example: `  coppice plan delete deploy/web -n shop --cascade=foreground
   coppice plan delete deploy/web -n shop -o json
   coppice plan delete pods -n shop -l app=web --out plan.json
+  coppice plan delete -f web.yaml --ignore-not-found
   coppice plan delete deploy/web svc/web pods -l app=web -n shop --out plan.json
   coppice plan delete secret/web -n vault --with plan.json --out both.json`,
-		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
 			return s.planDeletion(ctx, args, f)
 		}),
 	}
-	f.where.flags(d, true)
+	f.victimFlags(d)
 	f.policyFlags(d)
-	d.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
-	d.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	d.Flags().StringVarP(&f.output, "output", "o", formatText, "text, wide or json")
 	d.Flags().StringVar(&f.out, "out", "", "write the deletion and its plan to this file")
 	d.Flags().StringVar(&f.with, "with", "", "plan what this plan file deletes as well, in the same commit")
-	d.Flags().BoolVar(&f.all, "all", false, "show each object")
-	completeFlag(d, "output", textFormats()...)
+	completeFlag(d, "output", planFormats()...)
 	a.clientFlags(d)
 	a.offlineFlag(d)
 	a.atFlag(d)
@@ -82,8 +80,10 @@ Objects of one kind that are simply removed are counted; --all shows each.`,
 	return c
 }
 
+func planFormats() []string { return append(textFormats(), formatWide) }
+
 func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) error {
-	if err := checkFormat(f.output, textFormats()...); err != nil {
+	if err := checkFormat(f.output, planFormats()...); err != nil {
 		return err
 	}
 	failed := &failures{app: s.app}
@@ -94,10 +94,12 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 	if f.out != "" && s.at != "" {
 		return wrong("--out does not go with --at: the past cannot be changed")
 	}
-	if f.list {
-		if victims, err = s.named(ctx, victims, f.selector); err != nil {
-			return err
-		}
+	if victims, err = s.named(ctx, victims, f.deleteFlags); err != nil {
+		return err
+	}
+	if len(victims) == 0 && f.out == "" && f.with == "" {
+		_, err := fmt.Fprintln(s.stderr, "nothing to delete")
+		return err
 	}
 	r, err := s.requestOf(victims, f.deleteFlags)
 	if err == nil && f.with != "" {
@@ -127,7 +129,7 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 		e.SetIndent("", "    ")
 		return e.Encode(plan.JSONOf(p, times))
 	}
-	w := &plan.Writer{W: s.stdout, Ink: s.ink(), Reader: s.Reader, All: f.all}
+	w := &plan.Writer{W: s.stdout, Ink: s.ink(), Reader: s.Reader, All: f.output == formatWide}
 	if err := w.Write(ctx, p, times); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // requestOf makes a request of victims that have names.
 func (s *session) requestOf(victims []victim, f deleteFlags) (*plan.Request, error) {
 	if len(victims) == 0 {
-		return nil, wrong("nothing is named: write TYPE NAME, TYPE/NAME or -f FILE")
+		return nil, errors.New("no object matches; there is nothing to plan")
 	}
 	o, err := f.options()
 	if err != nil {
@@ -31,8 +31,8 @@ func (s *session) requestOf(victims []victim, f deleteFlags) (*plan.Request, err
 	return r, nil
 }
 
-// planVictims returns what a plan is of: the objects that the arguments name or, of a TYPE without a
-// name, those that match the selector.
+// planVictims returns what a plan is of. In addition to what victims accepts, the arguments can name
+// objects as TYPE/NAME, and a TYPE of which -l or --all selects.
 func (s *session) planVictims(ctx context.Context, args []string, f planFlags, failed *failures) (victims []victim, err error) {
 	var keys, types []string
 	for _, a := range args {
@@ -42,14 +42,14 @@ func (s *session) planVictims(ctx context.Context, args []string, f planFlags, f
 			types = append(types, a)
 		}
 	}
-	if f.selector == "" || len(keys) == 0 {
+	if f.selector == "" && !f.every || len(keys) == 0 {
 		return s.victims(ctx, args, f.deleteFlags, failed)
 	}
 	if len(types) == 0 {
-		return nil, wrong("-l selects objects of a TYPE: write it in addition to those that are named")
+		return nil, wrong("-l and --all select objects of a TYPE: write it in addition to those that are named")
 	}
 	byName := f.deleteFlags
-	byName.selector = ""
+	byName.selector, byName.every = "", false
 	if victims, err = s.victims(ctx, keys, byName, failed); err != nil {
 		return nil, err
 	}
@@ -66,32 +66,48 @@ func (s *session) planVictims(ctx context.Context, args []string, f planFlags, f
 // plan plans a request, at a revision that includes the last change of each of its objects.
 func (s *session) plan(ctx context.Context, r *plan.Request) (*client.Plan, error) {
 	var revision uint64
+	var missing []error
 	for _, o := range r.Objects() {
 		stored, err := s.objects(o.Kind, o.Namespace).Get(ctx, o.Name, client.IncludeUninitialized(true))
+		if errors.Is(err, client.ErrNotFound) {
+			missing = append(missing, err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		revision = max(revision, stored.GetMetadata().GetResourceVersion())
 	}
+	if len(missing) > 0 {
+		return nil, errors.Join(missing...)
+	}
 	return s.c.PlanDeletions(ctx, r.Parts, client.MinRevision(revision))
 }
 
-// named returns victims by name: it lists the objects that match the selector.
-func (s *session) named(ctx context.Context, victims []victim, selector string) (list []victim, err error) {
+// named returns victims by name: it lists the objects that match the selector. With
+// --ignore-not-found it leaves out those that do not exist.
+func (s *session) named(ctx context.Context, victims []victim, f deleteFlags) (list []victim, err error) {
 	for _, v := range victims {
+		objects := s.objects(v.kind, v.namespace)
 		if !v.collection {
+			if f.ignoreNotFound {
+				_, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
+				if errors.Is(err, client.ErrNotFound) {
+					continue
+				}
+				if err != nil {
+					return nil, err
+				}
+			}
 			list = append(list, v)
 			continue
 		}
-		for o, err := range s.objects(v.kind, v.namespace).List(ctx, client.LabelSelector(selector), client.IncludeUninitialized(true)) {
+		for o, err := range objects.List(ctx, client.LabelSelector(f.selector), client.IncludeUninitialized(true)) {
 			if err != nil {
 				return nil, err
 			}
 			list = append(list, victim{kind: v.kind, namespace: v.namespace, name: o.GetMetadata().GetName()})
 		}
-	}
-	if len(victims) > 0 && len(list) == 0 {
-		return nil, fmt.Errorf("no object matches %s; there is nothing to plan", selector)
 	}
 	return list, nil
 }
