@@ -34,19 +34,14 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 	}
 	targets, err := s.targets(args)
 	if err == nil {
-		err = f.checkNamed(targets)
+		err = s.checkSelected(targets, f.where, f.every || f.selector != "")
 	}
 	if err != nil {
 		return nil, err
 	}
 	var victims []victim
 	for _, t := range targets {
-		switch {
-		case len(t.names) > 0 && (f.every || f.selector != ""):
-			return nil, wrong("--all and -l select objects; they do not go with names")
-		case len(t.names) == 0 && !f.every && f.selector == "":
-			return nil, wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
-		case len(t.names) == 0:
+		if len(t.names) == 0 {
 			namespaces, err := s.namespacesOf(ctx, t, f)
 			if err != nil {
 				return nil, err

@@ -53,21 +53,25 @@ func (s *session) chosen(ctx context.Context, args []string, f modifyFlags) ([]t
 		targets, err = s.targets(args)
 	}
 	if err == nil {
-		err = f.checkNamed(targets)
+		err = s.checkSelected(targets, f.where, f.every || f.selector != "")
 	}
-	if err != nil {
-		return nil, err
-	}
+	return targets, err
+}
+
+// checkSelected refuses targets of which too many or no objects are selected. selects is whether
+// --all or -l was given.
+func (s *session) checkSelected(targets []target, w where, selects bool) error {
 	for _, t := range targets {
-		some := f.every || f.selector != ""
 		switch {
-		case len(t.names) > 0 && some:
-			return nil, wrong("--all and -l select objects; they do not go with names")
-		case len(t.names) == 0 && !some:
-			return nil, wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
+		case len(t.names) > 0 && selects:
+			return wrong("--all and -l select objects; they do not go with names")
+		case len(t.names) == 0 && !selects:
+			return wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
+		case selects && !t.kind.Namespaced() && s.givenNamespace != "" && !w.all:
+			return wrong("%s are not in namespaces: --all and -l select in the whole realm, and -n %s does not restrict them; leave -n out, or write their names", client.ResourceOf(t.kind), s.givenNamespace)
 		}
 	}
-	return targets, nil
+	return w.checkNamed(targets)
 }
 
 // modify calls change for each chosen object, and prints the word that change returns. If
