@@ -76,9 +76,6 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 					return wrong("--%s does not go with --plan-file, which says what to delete and how", decided)
 				}
 			}
-			if f.timeout < 0 {
-				return wrong("--timeout=%s: choose 0 or more", f.timeout)
-			}
 			if f.ignoreErrors {
 				for _, other := range []string{"selector", "all", "filename", "cascade", "grace-period", "now", "force", "plan", "plan-file", "wait", "timeout", "ignore-not-found"} {
 					if c.Flags().Changed(other) {

@@ -45,6 +45,9 @@ func (a *app) checkGiven(c *cobra.Command, args []string) error {
 	}
 	var failed error
 	c.Flags().Visit(func(f *pflag.Flag) { // those that were given
+		if f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") && failed == nil {
+			failed = fmt.Errorf("--%s=%s: choose 0 or more", f.Name, f.Value)
+		}
 		for _, value := range textsOf(f) {
 			if err := a.checkFlag(f, value); failed == nil {
 				failed = err
@@ -95,6 +98,37 @@ func (a *app) wrapRuns(c *cobra.Command) {
 	}
 	for _, sub := range c.Commands() {
 		a.wrapRuns(sub)
+	}
+}
+
+// once is the value of a flag that takes one value. It refuses a second one that differs.
+type once struct {
+	pflag.Value
+	given bool
+	text  string
+}
+
+func (o *once) Set(text string) error {
+	if o.given && text != o.text {
+		return fmt.Errorf("the flag has the value %q already: give it once", o.text)
+	}
+	o.given, o.text = true, text
+	return o.Value.Set(text)
+}
+
+// eachOnce has the flags of a command and its sub-commands that take one value refuse others.
+func eachOnce(c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, list := f.Value.(pflag.SliceValue); list {
+			return
+		}
+		f.Value = &once{Value: f.Value}
+		if f.DefValue == "0s" {
+			f.DefValue = "0" // as which help knows the zero of a value that is not its own
+		}
+	})
+	for _, sub := range c.Commands() {
+		eachOnce(sub)
 	}
 }
 

@@ -292,10 +292,14 @@ func TestEmptyFlags(t *testing.T) {
 			if textsOf(f) == nil && f.Value.Type() != "stringArray" {
 				return
 			}
+			into := f.Value
+			if single, ok := into.(*once); ok {
+				into = single.Value
+			}
 			for value, ok := range map[string]bool{"": mayBeEmpty[f.Name] != "", " ": false} {
 				a := &app{}
 				given := &cobra.Command{}
-				given.Flags().AddFlag(&pflag.Flag{Name: f.Name, Value: f.Value})
+				given.Flags().AddFlag(&pflag.Flag{Name: f.Name, Value: into})
 				if err := given.Flags().Set(f.Name, value); err != nil {
 					t.Fatal(fmt.Errorf("coppice %s --%s: %w", name, f.Name, err))
 				}
@@ -311,4 +315,39 @@ func TestEmptyFlags(t *testing.T) {
 			t.Errorf("no command has the flag --%s", name)
 		}
 	}
+}
+
+// Each flag that takes one value refuses another one, and each duration a negative one.
+func TestFlagsOnce(t *testing.T) {
+	t.Parallel()
+	values := map[string][2]string{"bool": {"true", "false"}, "duration": {"1s", "2s"}} // of other types: 1 and 2
+	eachCommand(func(name string, c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if _, list := f.Value.(pflag.SliceValue); list || f.Hidden { // hidden: it is not offered
+				return
+			}
+			value, ok := values[f.Value.Type()]
+			if !ok {
+				value = [2]string{"1", "2"}
+			}
+			for _, same := range []string{value[0], value[0]} {
+				if err := c.Flags().Set(f.Name, same); err != nil {
+					t.Errorf("coppice %s --%s=%s: %v", name, f.Name, same, err)
+				}
+			}
+			if err := c.Flags().Set(f.Name, value[1]); err == nil {
+				t.Errorf("coppice %s --%s=%s --%s=%s is accepted", name, f.Name, value[0], f.Name, value[1])
+			}
+			if f.Value.Type() == "duration" {
+				given := &cobra.Command{}
+				given.Flags().AddFlag(&pflag.Flag{Name: f.Name, Value: f.Value.(*once).Value})
+				if err := given.Flags().Set(f.Name, "-1s"); err != nil {
+					t.Fatal(err)
+				}
+				if err := (&app{}).checkGiven(given, nil); err == nil {
+					t.Errorf("coppice %s --%s=%s is accepted", name, f.Name, f.Value)
+				}
+			}
+		})
+	})
 }

@@ -74,6 +74,7 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	a.wrapArgs(root)
 	a.wrapRuns(root)
+	eachOnce(root)
 	root.PersistentPreRun = func(c *cobra.Command, _ []string) {
 		if c.Name() == cobra.ShellCompRequestCmd {
 			a.completeFlags(root)

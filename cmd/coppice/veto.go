@@ -29,7 +29,7 @@ The user needs permission for the verb veto, which operators have.`,
 		Example:           `  coppice policy veto ns/preview-7 --for 24h --reason "the demo is tomorrow"`,
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			if f.duration <= 0 {
+			if f.duration == 0 {
 				return wrong("--for is required: for how long the deletion is postponed, such as 24h")
 			}
 			until := s.now().Add(f.duration)

@@ -49,8 +49,6 @@ controller reports status.observedGeneration.`,
 	}
 	c.RunE = a.in(func(ctx context.Context, s *session, args []string) error {
 		switch {
-		case f.timeout < 0:
-			return wrong("--timeout=%s: choose 0 or more", f.timeout)
 		case f.idle == (len(f.until) > 0):
 			return wrong("name one thing to wait for: --idle, or --for=delete, create, condition=NAME or jsonpath={PATH}")
 		case f.idle && (len(args) > 0 || len(f.files) > 0 || f.every || f.selector != ""):

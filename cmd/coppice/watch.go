@@ -74,9 +74,6 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 	if f.output == formatJSON {
 		report = s.printJSON
 	}
-	if f.timeout < 0 {
-		return wrong("--timeout=%s: choose 0 or more", f.timeout)
-	}
 	if f.timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, f.timeout)
 		defer cancel()
