@@ -18,8 +18,14 @@ type Adopted struct {
 // controller calls it in each reconciliation. owners is the client for the owner's resource and
 // namespace, with which Adopt reads the owner again: an owner that is being deleted does
 // not adopt. Adopt skips objects that change during the call.
+//
+// An empty selector is refused, because it would adopt all objects of the namespace. A selector such
+// as "!example.com/unmanaged" adopts those without a label.
 func Adopt(ctx context.Context, owners ResourceClient, owner *Object, objects ResourceClient, selector string) (Adopted, error) {
 	var done Adopted
+	if selector == "" {
+		return done, &Error{Reason: ErrBadRequest, Message: "adopt: the label selector is empty, which would select all objects: write a selector such as app=web"}
+	}
 	matching := map[string]bool{}
 	var adopt, release []*Object
 	for object, err := range objects.List(ctx, LabelSelector(selector)) {

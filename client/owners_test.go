@@ -115,6 +115,9 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("did %s, %v; want %s", got, err, want)
 		}
 	}
+	if done, err := client.Adopt(s.ctx, objects, owner, objects, ""); !errors.Is(err, client.ErrBadRequest) || len(done.Adopted)+len(done.Released) > 0 {
+		t.Errorf("an empty selector: did %v, %v", done, err)
+	}
 	adopt("{[orphan] [lost]}")
 	adopt("{[] []}")
 	if o, err := objects.Get(s.ctx, "orphan"); err != nil || client.ControllerOf(o).GetUid() != owner.GetMetadata().GetUid() {
