@@ -71,6 +71,8 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 	if err := im.run(ctx, entries, f.namespace); err != nil {
 		return fmt.Errorf("%w; some objects are imported, and missing owners count as unknown for some time: import again", err)
 	}
+	slices.Sort(im.uids)
+	im.uids = slices.Compact(im.uids)
 	switch {
 	case len(im.uids) == 0:
 	case dry:
@@ -94,6 +96,7 @@ type importer struct {
 	open     map[string]*batch // by resource and namespace
 	order    []*batch          // as they were opened
 	uids     []string          // of imported objects
+	revision uint64            // at which the session has ended
 	tried    []tried           // what was imported in a dry run
 }
 
@@ -118,9 +121,12 @@ func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, names
 			}
 		}
 	}
-	if len(im.order) > 0 && !im.dry {
+	if len(im.order) > 0 {
 		if err := im.flush(ctx); err != nil {
 			return err
+		}
+		for _, kind := range im.tried {
+			im.learn(kind.Entry)
 		}
 		if err := im.relearn(ctx); err != nil {
 			return err
@@ -143,7 +149,9 @@ func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, names
 		im.checkReferences()
 		return nil
 	}
-	_, err := im.Anything().ImportBatch(ctx, im.id, nil, client.CloseSession(true))
+	var reply client.Reply
+	_, err := im.Anything().ImportBatch(ctx, im.id, nil, client.CloseSession(true), client.ReplyInto(&reply))
+	im.revision = reply.Revision
 	return err
 }
 
@@ -194,7 +202,10 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 		objects[i] = b.items[i].Object
 	}
 	first := b.items[0]
-	results, err := im.objects(first.kind, first.namespace).ImportBatch(ctx, im.id, objects, client.DryRun(im.dry))
+	results, err := make([]client.Result, len(objects)), error(nil)
+	if !first.unregistered {
+		results, err = im.objects(first.kind, first.namespace).ImportBatch(ctx, im.id, objects, client.DryRun(im.dry))
+	}
 	var refused *client.Error
 	if len(b.items) == 1 && errors.As(err, &refused) && refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
 		results, err = []client.Result{{Err: refused}}, nil
@@ -262,10 +273,11 @@ func governs(e manifestfile.Entry) bool {
 	return e.Object != nil && strings.HasPrefix(e.Object.GetApiVersion(), client.KindsResource.Group+"/")
 }
 
-// summary prints the classes of the imported objects' references.
+// summary prints the classes of the imported objects' references. The collector may have deleted
+// objects since the session ended.
 func (im *importer) summary(ctx context.Context) error {
-	var sum references
-	if err := im.UIDs(ctx, im.uids, sum.add); err != nil {
+	sum := references{deleted: len(im.uids)}
+	if err := im.UIDs(ctx, im.uids, sum.add, client.MinRevision(im.revision)); err != nil {
 		return err
 	}
 	if sum.lost > 0 {
@@ -279,10 +291,12 @@ func (im *importer) summary(ctx context.Context) error {
 type references struct {
 	solid, waiting, dangling, unknown, roots int
 	lost                                     int       // objects that no owner keeps
+	deleted                                  int       // objects that were not added
 	until                                    time.Time // the earliest at which an unknown owner counts as absent
 }
 
 func (r *references) add(n *coppicev1.GraphNode) {
+	r.deleted--
 	if len(n.GetOwners()) == 0 {
 		r.roots++
 	} else if !slices.ContainsFunc(n.GetOwners(), func(o *coppicev1.GraphOwner) bool {
@@ -323,8 +337,6 @@ func (r references) String() string {
 	}
 	add(r.unknown, "owner", kept)
 	add(r.roots, "root", "")
-	if len(parts) == 0 {
-		return "nothing left of them"
-	}
+	add(r.deleted, "object", " deleted since")
 	return strings.Join(parts, ", ")
 }

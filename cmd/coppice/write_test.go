@@ -63,3 +63,14 @@ func TestBatchOfWrites(t *testing.T) {
 		t.Errorf("%d, want %d", got, batchObjects)
 	}
 }
+
+// The summary of an import counts the objects that the collector has deleted meanwhile.
+func TestImportSummary(t *testing.T) {
+	t.Parallel()
+	sum := references{deleted: 3}
+	sum.add(&coppicev1.GraphNode{})
+	sum.add(&coppicev1.GraphNode{Owners: []*coppicev1.GraphOwner{{Class: coppicev1.OwnerClass_OWNER_CLASS_SOLID}}})
+	if got, want := sum.String(), "1 reference solid, 1 root, 1 object deleted since"; got != want {
+		t.Errorf("the summary is %q, want %q", got, want)
+	}
+}

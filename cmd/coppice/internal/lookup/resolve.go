@@ -15,10 +15,10 @@ const resolveAtOnce = 1000
 
 // UIDs calls visit for each existing object with one of these uids, with the classes of its
 // owners, in the order of uids.
-func (r *Reader) UIDs(ctx context.Context, uids []string, visit func(*coppicev1.GraphNode)) error {
+func (r *Reader) UIDs(ctx context.Context, uids []string, visit func(*coppicev1.GraphNode), opts ...client.GraphOption) error {
 	for len(uids) > 0 {
 		asked := uids[:min(resolveAtOnce, len(uids))]
-		reply, err := r.Anything().ResolveUIDs(ctx, asked)
+		reply, err := r.Anything().ResolveUIDs(ctx, asked, opts...)
 		if err != nil {
 			return err
 		}
