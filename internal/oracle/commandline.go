@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,10 +50,38 @@ func ParseCommandLines(output string) ([]CommandLine, error) {
 	return list, nil
 }
 
-var gap = regexp.MustCompile(` {2,}|\t`)
+var (
+	gap = regexp.MustCompile(` {2,}|\t`)
+	age = regexp.MustCompile(`\b(\d+(ms|[smhd]))+\b`)
+	uid = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+)
 
-// Columns returns a line of a table as it is recorded: with two blanks between columns.
-func Columns(line string) string { return gap.ReplaceAllString(strings.TrimSpace(line), "  ") }
+// Columns returns a line of an output as it is recorded: with two blanks between columns, and without what differs
+// between runs.
+func Columns(line string) string {
+	line = uid.ReplaceAllString(age.ReplaceAllString(strings.TrimSpace(line), "AGE"), "UID")
+	return gap.ReplaceAllString(line, "  ")
+}
+
+// Effects returns what has happened to objects, given their versions before and after, as CommandLine has it. Their names
+// are as NAMESPACE/PLURAL/NAME.
+func Effects[Version comparable](before, after map[string]Version) []string {
+	var list []string
+	for name, version := range before {
+		if is, exists := after[name]; !exists {
+			list = append(list, "gone "+name)
+		} else if is != version {
+			list = append(list, "changed "+name)
+		}
+	}
+	for name := range after {
+		if _, existed := before[name]; !existed {
+			list = append(list, "new "+name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
 
 // Arguments splits a command line of a recording into arguments. Quotation marks enclose blanks.
 func Arguments(line string) ([]string, error) {

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -180,7 +178,9 @@ func (c *commands) line(ctx context.Context, line string) (string, error) {
 	fmt.Fprintf(&b, "$ kubectl %s\nexit %d\n", line, r.code)
 	b.WriteString(lines("out", names.Replace(r.stdout)))
 	b.WriteString(lines("err", names.Replace(r.stderr)))
-	b.WriteString(names.Replace(changes(before, after)))
+	for _, effect := range oracle.Effects(before, after) {
+		fmt.Fprintln(&b, names.Replace(effect))
+	}
 	return b.String(), nil
 }
 
@@ -259,30 +259,10 @@ func (c *commands) stored(ctx context.Context, namespaces ...string) (map[string
 	return all, nil
 }
 
-// changes describes the differences between what was and is stored.
-func changes(before, after map[string]string) string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if is, exists := after[name]; !exists {
-			fmt.Fprintf(&b, "gone %s\n", name)
-		} else if is != before[name] {
-			fmt.Fprintf(&b, "changed %s\n", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if _, existed := before[name]; !existed {
-			fmt.Fprintf(&b, "new %s\n", name)
-		}
-	}
-	return b.String()
-}
-
 var (
-	age = regexp.MustCompile(`\b(\d+(ms|[smhd]))+\b`)
 	log = regexp.MustCompile(`^([IWEF])\d{4} [0-9:.]+ +\d+ [a-z_]+\.go:\d+\] `)
 	// flag is a flag in a help.
 	flag = regexp.MustCompile(`(?m)^ +(?:(-\w), )?--([a-z0-9-]+)=.*:$`)
-	uid  = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 )
 
 // most is the number of lines that are recorded of an output.
@@ -298,9 +278,7 @@ func lines(stream, output string) string {
 			continue // nothing, or a whole object in Go's syntax
 		}
 		if count++; count <= most {
-			line = log.ReplaceAllString(line, "$1 ")
-			line = uid.ReplaceAllString(age.ReplaceAllString(line, "AGE"), "UID")
-			fmt.Fprintf(&b, "%s: %s\n", stream, oracle.Columns(line))
+			fmt.Fprintf(&b, "%s: %s\n", stream, oracle.Columns(log.ReplaceAllString(line, "$1 ")))
 		}
 	}
 	if count > most {
