@@ -28,9 +28,28 @@ var notOffered = map[string]string{
 	"auth":         "NATS has the users and their permissions; 'coppice nats-config' writes them",
 	"config":       "the connection comes from a NATS context: 'nats context ls' lists them, and --context selects one",
 	"cluster-info": "'coppice wait --idle' shows whether the services answer",
+	"set":          "'coppice patch TYPE/NAME -p PATCH' changes a field",
+	"certificate":  "Coppice signs no certificates",
+	"cordon":       noContainers,
+	"uncordon":     noContainers,
+	"drain":        noContainers,
+	"taint":        noContainers,
+	"proxy":        "programs reach the API by any client of NATS: docs/api.md",
+	"kustomize":    "kustomizations are built by another program: kustomize build DIR | coppice apply -f -",
+	"api-versions": "'coppice api-resources' lists the kinds with their versions",
+	"options":      "'coppice COMMAND --help' lists all flags of a command",
+	"plugin":       "Coppice runs no plugins",
+	"kuberc":       "variables of the environment have the defaults of flags, and --help names them",
+
+	"apply view-last-applied": lastApplied,
+	"apply edit-last-applied": lastApplied,
+	"apply set-last-applied":  lastApplied,
 }
 
-const noContainers = "Coppice stores objects and runs no containers"
+const (
+	noContainers = "Coppice stores objects and runs no containers"
+	lastApplied  = "only apply changes what the last apply has set, and 'coppice get TYPE/NAME --show-managed-fields -o yaml' shows it"
+)
 
 // checkCommand refuses an unknown command before its flags are parsed: a flag of a
 // command that does not exist cannot be explained.
@@ -40,9 +59,6 @@ func checkCommand(root *cobra.Command, args []string) error {
 	c, rest, err := root.Find(args)
 	if err != nil {
 		return err
-	}
-	if !c.HasSubCommands() {
-		return nil
 	}
 	i := 0
 	for i < len(rest) && strings.HasPrefix(rest[i], "-") {
@@ -54,8 +70,18 @@ func checkCommand(root *cobra.Command, args []string) error {
 	if i >= len(rest) || strings.HasPrefix(rest[i], "__") { // how a shell asks for completions
 		return nil
 	}
-	if err := unknownCommand(c, rest[i:]); err != nil {
-		return &usageError{command: strings.TrimPrefix(c.CommandPath()+" ", root.Name()+" "), err: err}
+	path := strings.TrimPrefix(c.CommandPath()+" ", root.Name()+" ")
+	why, kubectls := notOffered[path+rest[i]]
+	switch {
+	case kubectls:
+		err = fmt.Errorf("there is no command %q: %s", path+rest[i], why)
+	case path == "create " && i == 0 && !strings.ContainsAny(rest[i], "./"): // a command of kubectl such as configmap, not a file
+		err = fmt.Errorf("create only reads manifests, with -f: kubectl create %s ... --dry-run=client -o yaml | coppice create -f -", rest[i])
+	case c.HasSubCommands():
+		err = unknownCommand(c, rest[i:])
+	}
+	if err != nil {
+		return &usageError{command: path, err: err}
 	}
 	return nil
 }
@@ -74,9 +100,6 @@ func takesNext(c *cobra.Command, arg string) bool {
 func unknownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
-	}
-	if why, ok := notOffered[args[0]]; ok && !c.HasParent() {
-		return fmt.Errorf("there is no command %q: %s", args[0], why)
 	}
 	var names []string
 	for _, sub := range c.Commands() {
@@ -109,7 +132,7 @@ func (s *session) find(word string) (client.Kind, error) {
 
 // didYouMean suggests the nearest of some words, nothing if none is near.
 func didYouMean(word string, words []string) string {
-	best, nearest := max(2, len(word)/4)+1, ""
+	best, nearest := max(1, min(2, len(word)/2), len(word)/4)+1, ""
 	for _, w := range words {
 		if w == "" {
 			continue

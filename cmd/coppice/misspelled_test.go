@@ -4,6 +4,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // The value of a flag is no command, also where a command has sub-commands.
@@ -24,6 +26,20 @@ func TestFlagsBeforeCommands(t *testing.T) {
 	}
 }
 
+// Coppice has each command of kubectl 1.36, or says why not; help and completion are cobra's.
+func TestCommandsOfKubectl(t *testing.T) {
+	t.Parallel()
+	offered := map[string]bool{}
+	eachCommand(func(name string, _ *cobra.Command) { offered[name] = true })
+	for name := range strings.FieldsSeq(`annotate api-resources api-versions apply attach auth autoscale certificate cluster-info
+		config cordon cp create debug delete describe diff drain edit events exec explain expose get kuberc kustomize
+		label logs options patch plugin port-forward proxy replace rollout run scale set taint top uncordon version wait`) {
+		if reason := notOffered[name]; offered[name] == (reason != "") {
+			t.Errorf("coppice %s: offered is %t, and the reason why not is %q", name, offered[name], reason)
+		}
+	}
+}
+
 func TestDidYouMean(t *testing.T) {
 	t.Parallel()
 	words := []string{"pods", "pod", "deployments", "deployments.apps", "services", "nodes", ""}
@@ -35,6 +51,7 @@ func TestDidYouMean(t *testing.T) {
 		"serv":       "; did you mean services?",
 		"widgets":    "",
 		"x":          "",
+		"crd":        "", // no letter in common with pod but the last
 	} {
 		if got := didYouMean(word, words); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
