@@ -3,18 +3,22 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -38,11 +42,12 @@ var projects = []project{
 }
 
 // The manifests of projects are applied, and then nothing is left to apply. The objects are those of the files,
-// and an export of them changes nothing.
+// and an export of them changes nothing. They are deleted in the order of the files, and in another realm in the reverse
+// order, until nothing is left of them.
 func TestProjects(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1})
+	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1, Realms: []string{"forwards", "backwards"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +59,29 @@ func TestProjects(t *testing.T) {
 	if err := stack.Await(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r := newProjectRealm(t, program(t), stack.Server().URL(), bus.DefaultRealm)
-	r.run("apply", "-f", "kinds.yaml")
-	for _, p := range projects {
-		r.apply(p)
+	coppiceProgram := program(t)
+	for realm, sorted := range map[string]func([]string){"forwards": func([]string) {}, "backwards": slices.Reverse[[]string]} {
+		t.Run(realm, func(t *testing.T) {
+			t.Parallel()
+			r := newProjectRealm(t, coppiceProgram, stack.Server().URL(), realm)
+			before := r.stored()
+			r.run("apply", "-f", "kinds.yaml")
+			for _, p := range projects {
+				r.apply(p)
+			}
+			r.applyExport()
+			for _, p := range projects {
+				files := p.files(t)
+				sorted(files)
+				r.delete(p, files)
+			}
+			r.run("delete", "-f", "kinds.yaml")
+			r.run("wait", "--idle")
+			if after := r.stored(); after != before {
+				t.Errorf("a realm with\n%shas after the deletions\n%s", before, after)
+			}
+		})
 	}
-	r.applyExport()
 }
 
 // files returns the files of a project in the order of their names.
@@ -177,7 +199,7 @@ func dropNulls(value any) {
 	}
 }
 
-// projectRealm runs commands in a realm.
+// projectRealm runs commands in a realm, and the programs of finalizers.
 type projectRealm struct {
 	t      *testing.T
 	dir    string
@@ -187,6 +209,22 @@ type projectRealm struct {
 
 func newProjectRealm(t *testing.T, program, url, realm string) *projectRealm {
 	t.Helper()
+	nc, err := nats.Connect(url, nats.Timeout(testkit.Timeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	c := client.New(nc, client.WithRealm(realm), client.WithActor("controller"))
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	for _, finalizer := range finalizersOfProjects(t) {
+		running.Go(func() {
+			err := c.RunFinalizer(t.Context(), finalizer, func(context.Context, *client.Call) error { return nil })
+			if t.Context().Err() == nil {
+				t.Error(err)
+			}
+		})
+	}
 	dir, err := filepath.Abs("testdata/projects")
 	if err != nil {
 		t.Fatal(err)
@@ -203,6 +241,21 @@ func newProjectRealm(t *testing.T, program, url, realm string) *projectRealm {
 	return r
 }
 
+// finalizersOfProjects returns the finalizers that objects of projects have.
+func finalizersOfProjects(t *testing.T) (names []string) {
+	t.Helper()
+	for _, p := range projects {
+		for _, o := range p.objects(t) {
+			list, _ := metadataOf(o)["finalizers"].([]any)
+			for _, name := range list {
+				names = append(names, name.(string))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // run runs a command in testdata/projects that must succeed, and returns its output.
 func (r *projectRealm) run(args ...string) string {
 	r.t.Helper()
@@ -214,6 +267,12 @@ func (r *projectRealm) run(args ...string) string {
 		r.t.Fatalf("coppice %s: exit code %d\n%s%s", strings.Join(args, " "), o.Code, o.Stdout, o.Stderr)
 	}
 	return string(o.Stdout)
+}
+
+// stored returns the names of all kinds of the realm, and of all objects but those of coppice.dev.
+func (r *projectRealm) stored() string {
+	r.t.Helper()
+	return r.run("get", "kinds", "-o", "name") + r.run("get", r.types(), "-A", "-o", "name")
 }
 
 // applyAgain checks that an apply would change nothing and changes nothing, and returns the number of its objects.
@@ -278,5 +337,21 @@ func (r *projectRealm) apply(p project) {
 		if want, got := textOf(r.t, o), textOf(r.t, is); got != want {
 			r.t.Errorf("%s: the file has\n%s\nget %s prints\n%s", p.name, want, strings.Join(target, " "), got)
 		}
+	}
+}
+
+// delete plans the deletion of the manifests of a project, which finds all objects, and deletes them twice.
+func (r *projectRealm) delete(p project, files []string) {
+	r.t.Helper()
+	manifests := p.flags(files...)
+	planned := r.run(append([]string{"delete", "--dry-run=cascade"}, manifests...)...)
+	if want := fmt.Sprintf("\n%d objects removed, ", len(p.objects(r.t))); !strings.Contains(planned, want) {
+		r.t.Errorf("%s: the plan lacks %q:\n%s", p.name, want, planned)
+	}
+	manifests = append(manifests, "--ignore-not-found")
+	r.run(append([]string{"delete"}, manifests...)...)
+	r.run("wait", "--idle")
+	if again := r.run(append([]string{"delete"}, manifests...)...); again != "" {
+		r.t.Errorf("%s: the second deletion prints\n%s", p.name, again)
 	}
 }
