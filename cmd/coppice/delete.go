@@ -293,6 +293,8 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 			return err
 		case v.at != "":
 			err = fmt.Errorf("%s: %w", v.at, err)
+		case errors.Is(err, client.ErrNotFound) && client.ResourceOf(v.kind) == namespacesResource:
+			err = fmt.Errorf("%w; if it is Implicit, 'coppice delete all --all -n %s' deletes what is in it", err, v.name)
 		}
 		d.failed.add(err)
 		return nil
