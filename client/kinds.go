@@ -78,14 +78,15 @@ func (ks *Kinds) ResourceName(apiVersion, kind string) string {
 
 // Find returns the kind that a person names, in upper or lower case: by its plural, its
 // singular, its kind or a short name. The group may follow after a dot, and between them a version
-// that the kind serves: "deployments.apps", "deployments.v1.apps", "pods.v1".
+// that the kind serves: "deployments.apps", "deployments.v1.apps", "pods.v1". As in kubectl, a dot at the end
+// names the core group, which has no name: "pods.", "pods.v1.".
 //
 // The full name, which is the plural with its group, has precedence over the other exact names,
 // and these over short names. As in kubectl, an exact name without a group means the kind of the
 // core group, if one has the name. The error for any other name that several kinds have lists them, and
 // the error for a version that does not exist lists those that do.
 func (ks *Kinds) Find(word string) (Kind, error) {
-	lower := strings.ToLower(word)
+	lower, isCore := strings.CutSuffix(strings.ToLower(word), ".")
 	if !labelname.IsSubdomain(lower) { // empty, or a mistake such as ".apps"
 		return Kind{}, api.UnknownKind(word)
 	}
@@ -93,7 +94,7 @@ func (ks *Kinds) Find(word string) (Kind, error) {
 	var exact, short, unserved []Kind
 	for _, k := range ks.list {
 		isExact := name == k.Plural || name == k.Singular || name == strings.ToLower(k.Kind)
-		if !isExact && !slices.Contains(k.ShortNames, name) {
+		if !isExact && !slices.Contains(k.ShortNames, name) || isCore && k.Group != "" {
 			continue
 		}
 		if qualified && rest != k.Group {

@@ -41,7 +41,7 @@ func TestFindKind(t *testing.T) {
 		"buckets.v1.storage.example.com": "buckets.storage.example.com",
 		"limits":                         "limits.example.com", "limits.example.com": "limits.example.com", "limit": "limits.example.com", "limitrange": "limitranges",
 		"clusters.a.example.com": "clusters.a.example.com", "cluster.b.example.com": "clusters.b.example.com", "cl.b.example.com": "clusters.b.example.com", "one": "clusters.a.example.com",
-		"pods": "pods", "pod": "pods", "po": "pods", "pods.v1": "pods", "pm": "pods.metrics.example.com", "pods.metrics.example.com": "pods.metrics.example.com", "podmetrics": "pods.metrics.example.com",
+		"pods": "pods", "pod": "pods", "po": "pods", "pods.v1": "pods", "pods.": "pods", "Po.": "pods", "pods.v1.": "pods", "pm": "pods.metrics.example.com", "pods.metrics.example.com": "pods.metrics.example.com", "podmetrics": "pods.metrics.example.com",
 		"windows.x.example.com": "windows.x.example.com", "frames": "frames.x.example.com",
 		"deployments.v1.apps": "deployments.apps", "deployments.v2beta1.apps.example.com": "deployments.apps.example.com", "deploy": "deployments.apps",
 	} {
@@ -71,7 +71,7 @@ func TestFindKind(t *testing.T) {
 		}
 	}
 	for _, word := range []string{
-		"", " ", ",", ".", ".storage.example.com", "buckets.", "buckets..storage.example.com", "pods,", "pods/", "pods.v1.", "pods.metrics", "pods.v1.v1", "deployments.v1.v1.apps", "pods ", "a/b/c", "pods\n",
+		"", " ", ",", ".", ".storage.example.com", "buckets.", "buckets..storage.example.com", "pods,", "pods/", "pods..", "pods.v1..", "podmetrics.", "deployments.apps.", "pods.metrics", "pods.v1.v1", "deployments.v1.v1.apps", "pods ", "a/b/c", "pods\n",
 	} {
 		_, err := kinds.Find(word)
 		refused(t, word, err, client.ErrUnknownKind)
