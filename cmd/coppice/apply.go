@@ -15,6 +15,7 @@ type writeFlags struct {
 	fileFlags
 	namespace string
 	dryRun    string
+	output    string
 }
 
 func (f *writeFlags) flags(c *cobra.Command) {
@@ -68,6 +69,7 @@ applyacross, which operators have.`,
 			return "configured"
 		},
 		rehearse: (*session).rehearseApply,
+		listed:   true,
 		check: func(o *client.Object) error {
 			if m := o.GetMetadata(); m.GetName() == "" && m.GetGenerateName() != "" {
 				return errors.New("generateName names another object each time, and apply cannot find the one before: use create, or write a name")
@@ -123,51 +125,52 @@ func (a *app) writeCommand(c *cobra.Command, o operation) *cobra.Command {
 		return s.writeFiles(ctx, args, f, o)
 	})
 	f.flags(c)
+	resultFlag(c, &f.output)
 	c.Flags().BoolVar(&strict, "strict-owners", false, "refuse objects that get owners which do not exist or do not keep them")
 	a.clientFlags(c)
 	return c
 }
 
 // rehearsed is the outcome of a dry run of an operation that has only one.
-func rehearsed(outcome string) func(*session, context.Context, item, dryMode, operation) (string, error) {
-	return func(s *session, ctx context.Context, i item, mode dryMode, o operation) (string, error) {
+func rehearsed(outcome string) func(*session, context.Context, item, dryMode, operation) (string, *client.Object, error) {
+	return func(s *session, ctx context.Context, i item, mode dryMode, o operation) (string, *client.Object, error) {
 		if mode == dryClient || i.unregistered {
-			return outcome, nil
+			return outcome, i.Object, nil
 		}
 		r, err := i.send(ctx, o, client.DryRun(true))
 		if s.accepted(i.At, r.Object, r.Warnings) {
-			return deleted, err
+			return deleted, r.Object, err
 		}
-		return outcome, err
+		return outcome, r.Object, err
 	}
 }
 
 // rehearseApply compares an object with what apply would make of it, and what apply would record.
-func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, o operation) (string, error) {
+func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, o operation) (string, *client.Object, error) {
 	if i.unregistered {
-		return "created", nil
+		return "created", i.Object, nil
 	}
 	before, err := i.objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true), client.IncludeApplied(true))
 	if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrBadRequest) {
-		return "", err
+		return "", nil, err
 	}
 	if mode == dryClient {
 		if before == nil {
-			return "created", nil
+			return "created", i.Object, nil
 		}
-		return "configured", nil
+		return "configured", i.Object, nil
 	}
 	r, err := i.send(ctx, o, client.DryRun(true))
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	switch {
 	case s.accepted(i.At, r.Object, r.Warnings):
-		return deleted, nil
+		return deleted, r.Object, nil
 	case r.Created:
-		return "created", nil
+		return "created", r.Object, nil
 	case proto.Equal(before, r.Object):
-		return "unchanged", nil
+		return "unchanged", r.Object, nil
 	}
-	return "configured", nil
+	return "configured", r.Object, nil
 }

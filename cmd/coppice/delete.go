@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type deleteFlags struct {
 	named          *planname.Name // by --plan; it says how to delete
 	ignoreErrors   bool
 	reason         string
+	output         string
 }
 
 func (a *app) deleteCommand() *cobra.Command {
@@ -76,6 +78,9 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 					return wrong("--%s does not go with --plan-file, which says what to delete and how", decided)
 				}
 			}
+			if err := checkFormat(f.output, formatText, formatName); err != nil {
+				return err
+			}
 			if f.ignoreErrors {
 				for _, other := range []string{"selector", "all", "filename", "cascade", "grace-period", "now", "force", "plan", "plan-file", "wait", "timeout", "ignore-not-found"} {
 					if c.Flags().Changed(other) {
@@ -108,6 +113,8 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 	c.Flags().StringVar(&f.planFile, "plan-file", "", "carry out the plan in this file, which 'coppice plan delete --out' has written")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until the objects and the expected cascade are gone")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: no limit")
+	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text, or name: only the names of the objects")
+	completeFlag(c, "output", formatText, formatName)
 	c.Flags().BoolVar(&f.ignoreErrors, "ignore-read-errors", false, "delete one object that cannot be read, without calling its finalizers")
 	c.Flags().StringVar(&f.reason, "reason", "", "with --ignore-read-errors: why, for the log (required)")
 	a.clientFlags(c)
@@ -301,18 +308,19 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 	}
 	m := r.Object.GetMetadata()
 	d.done = append(d.done, m.GetUid())
-	if d.quiet {
+	key := console.Printable(printing.Key(v.kind, cmp.Or(m.GetName(), v.name)))
+	switch {
+	case d.f.output == formatName:
+		_, err = fmt.Fprintln(d.stdout, key)
+		return err
+	case d.quiet:
 		return nil
-	}
-	name := m.GetName()
-	if name == "" {
-		name = v.name
 	}
 	what := "deleted"
 	if r.State == client.Pending {
 		what = "is being deleted" + console.Prefixed("; blocked by ", console.Short(m.GetFinalizers(), console.Listed))
 	}
-	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", console.Printable(printing.Key(v.kind, name)), what, d.dry.suffix())
+	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", key, what, d.dry.suffix())
 	return err
 }
 

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
 )
 
@@ -31,6 +36,9 @@ func getFormats() []string {
 }
 func textFormats() []string { return []string{formatText, formatJSON} }
 
+// resultFormats are those in which commands print the objects that they have written.
+func resultFormats() []string { return []string{formatText, formatName, formatYAML, formatJSON} }
+
 func checkFormat(format string, known ...string) error {
 	if slices.Contains(known, format) {
 		return nil
@@ -55,14 +63,13 @@ type outputFormat struct {
 	columns  []jsonpath.Column
 }
 
-// parseOutput reads -o of get.
-func parseOutput(text string) (f outputFormat, err error) {
+// parseOutput reads -o, which has one of the formats that are known, or one with an argument.
+func parseOutput(text string, known ...string) (f outputFormat, err error) {
 	name, argument, _ := strings.Cut(text, "=")
 	f.name = name
-	what, known := argumentOf[name]
+	what, takes := argumentOf[name]
 	switch {
-	case !known:
-		known := getFormats()
+	case !takes:
 		for _, name := range slices.Sorted(maps.Keys(argumentOf)) {
 			known = append(known, name+"="+argumentOf[name])
 		}
@@ -92,3 +99,28 @@ func parseOutput(text string) (f outputFormat, err error) {
 
 // isTable reports whether the format has a row for each object.
 func (f outputFormat) isTable() bool { return f.name == formatTable || f.name == formatWide }
+
+// resultFlag is -o of commands that write objects.
+func resultFlag(c *cobra.Command, into *string) {
+	c.Flags().StringVarP(into, "output", "o", formatText, "what is printed of the objects: text, name, yaml, json, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...")
+	completeFlag(c, "output", resultFormats()...)
+}
+
+// results returns the printer of an output that resultFlag has read; nil for text, of which the command prints
+// a line for each object. With list the printer makes one document of several objects.
+func (s *session) results(ctx context.Context, output string, list bool) (printing.Printer, error) {
+	if output == "" || output == formatText {
+		return nil, nil
+	}
+	format, err := parseOutput(output, resultFormats()...)
+	if err != nil {
+		return nil, err
+	}
+	return s.printer(ctx, getFlags{}, format, false, list), nil
+}
+
+// printResult prints an object of a reply, as get prints it.
+func printResult(p printing.Printer, k client.Kind, o *client.Object) error {
+	o.GetMetadata().Applied = nil
+	return p.Object(k, o)
+}

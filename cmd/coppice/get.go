@@ -154,7 +154,7 @@ type getting struct {
 
 func (s *session) prepareGet(ctx context.Context, args []string, f getFlags) (g getting, err error) {
 	g = getting{getFlags: f, all: len(args) == 1 && args[0] == allKinds}
-	if g.format, err = parseOutput(f.output); err != nil {
+	if g.format, err = parseOutput(f.output, getFormats()...); err != nil {
 		return g, err
 	}
 	if g.fields, err = parseFieldSelector(f.fields); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,24 @@ var mayBeEmpty = map[string]string{
 
 const noCredentials = "no credentials; the NATS server decides whether it needs any"
 
+// oldValues are the booleans that kubectl took for some flags in earlier releases, with the values of today.
+var oldValues = map[string]map[string]string{
+	"cascade": {"true": "background", "false": "orphan"},
+	"dry-run": {"true": string(dryClient), "false": string(dryNone)},
+}
+
+// replaceOldValue sets the value of today of a flag that has an old one, and warns of it.
+func (a *app) replaceOldValue(f *pflag.Flag) error {
+	was := f.Value.String()
+	is, old := oldValues[f.Name][was]
+	given, single := f.Value.(*once)
+	if !old || !single || f.Value.Type() != "string" {
+		return nil
+	}
+	_, _ = fmt.Fprintf(a.stderr, "warning: --%[1]s=%[2]s is deprecated: write --%[1]s=%[3]s\n", f.Name, was, is)
+	return given.Value.Set(is)
+}
+
 // checkGiven refuses flags and arguments that were given and have no valid value, before anything is
 // sent. It notes the namespace that was given.
 func (a *app) checkGiven(c *cobra.Command, args []string) error {
@@ -45,6 +64,7 @@ func (a *app) checkGiven(c *cobra.Command, args []string) error {
 	}
 	var failed error
 	c.Flags().Visit(func(f *pflag.Flag) { // those that were given
+		failed = cmp.Or(failed, a.replaceOldValue(f))
 		if f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") && failed == nil {
 			failed = fmt.Errorf("--%s=%s: choose 0 or more", f.Name, f.Value)
 		}

@@ -65,6 +65,7 @@ refused, the others are changed nevertheless; the exit code is 1 then.`, p.noun)
 	f.flags(c)
 	c.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace existing values")
 	c.Flags().BoolVar(&f.list, "list", false, "print the "+p.noun+"s of the objects and change nothing")
+	resultFlag(c, &f.output)
 	a.clientFlags(c)
 	return c
 }
@@ -108,29 +109,29 @@ func (s *session) setPairs(ctx context.Context, args []string, f labelFlags, p p
 		return wrong("write KEY=VALUE or KEY- to change %ss, or --list to print them", p.noun)
 	}
 	if f.list {
-		return s.modify(ctx, objects, f.modifyFlags, "listed", func(_ context.Context, _ client.Kind, o *coppicev1.Object, _ dryMode) (string, error) {
-			return printing.PairsText(p.of(o.GetMetadata())), nil
+		return s.modify(ctx, objects, f.modifyFlags, "listed", func(_ context.Context, _ client.Kind, o *coppicev1.Object, _ dryMode) (modified, error) {
+			return modified{printing.PairsText(p.of(o.GetMetadata())), o}, nil
 		})
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{p.member: set}})
 	if err != nil {
 		return err
 	}
-	return s.modify(ctx, objects, f.modifyFlags, p.done, func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
+	return s.modify(ctx, objects, f.modifyFlags, p.done, func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
 		for attempt := 1; ; attempt++ {
 			if err := p.check(k, o, set, f.overwrite); err != nil {
-				return "", err
+				return modified{}, err
 			}
-			did, err := s.patchObject(ctx, k, o, patch, !f.overwrite, mode)
+			did, is, err := s.patchObject(ctx, k, o, patch, !f.overwrite, mode)
 			if err == nil {
-				return p.outcome(p.of(o.GetMetadata()), set, did == hasChanged), nil
+				return modified{p.outcome(p.of(o.GetMetadata()), set, did == hasChanged), is}, nil
 			}
 			if !errors.Is(err, client.ErrConflict) || attempt == patchAttempts {
-				return "", err
+				return modified{}, err
 			}
 			m := o.GetMetadata()
 			if o, err = s.objects(k, m.GetNamespace()).Get(ctx, m.GetName(), client.IncludeUninitialized(true)); err != nil {
-				return "", err
+				return modified{}, err
 			}
 		}
 	})

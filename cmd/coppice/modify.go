@@ -22,6 +22,7 @@ type modifyFlags struct {
 	selector string
 	every    bool
 	dryRun   string
+	output   string // formatText, or empty, if the command has no -o
 }
 
 func (f *modifyFlags) flags(c *cobra.Command) {
@@ -74,14 +75,26 @@ func (s *session) checkSelected(targets []target, w where, selects bool) error {
 	return w.checkNamed(targets)
 }
 
-// modify calls change for each chosen object, and prints the word that change returns. If
-// change is refused for an object, modify reports that and continues with the others; any
+// modified is what has become of an object.
+type modified struct {
+	word   string
+	object *coppicev1.Object // nil if the command has no -o
+}
+
+// modify calls change for each chosen object, and prints what change returns. If change is refused for an object, modify reports that and continues with the others; any
 // other error ends it.
 func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done string,
-	change func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error)) error {
+	change func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error)) error {
 	mode, err := dryRun(f.dryRun)
 	if err != nil {
 		return err
+	}
+	results, err := s.results(ctx, f.output, false)
+	if err != nil {
+		return err
+	}
+	if mode == dryClient && results != nil && f.output != formatName {
+		return wrong("-o %s does not go with --dry-run=client: the server makes the object; use --dry-run=server", f.output)
 	}
 	targets, err := s.chosen(ctx, args, f)
 	if err != nil {
@@ -92,7 +105,7 @@ func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done
 	for _, t := range targets {
 		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
 			n++
-			word, err := change(ctx, t.kind, o, mode)
+			is, err := change(ctx, t.kind, o, mode)
 			var refused *client.Error
 			if errors.As(err, &refused) {
 				failed.add(err)
@@ -101,7 +114,10 @@ func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.stdout, "%s %s%s\n", console.Printable(printing.Key(t.kind, o.GetMetadata().GetName())), word, mode.suffix())
+			if results != nil {
+				return printResult(results, t.kind, is.object)
+			}
+			_, err = fmt.Fprintf(s.stdout, "%s %s%s\n", console.Printable(printing.Key(t.kind, o.GetMetadata().GetName())), is.word, mode.suffix())
 			return err
 		})
 		if err == nil {
@@ -117,6 +133,11 @@ func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done
 	}
 	if n == 0 {
 		_, _ = fmt.Fprintln(s.stderr, "no objects match")
+	}
+	if results != nil {
+		if err := results.End(); err != nil {
+			return err
+		}
 	}
 	return failed.err(done, n)
 }
@@ -137,11 +158,11 @@ const (
 	hasRemoved // it was terminating, and has lost its last finalizer
 )
 
-// patchObject sends a merge patch. With checked it fails if the object has changed since it
-// was read.
-func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.Object, patch []byte, checked bool, mode dryMode) (effect, error) {
+// patchObject sends a merge patch, and returns the object after it. With checked it fails if the
+// object has changed since it was read.
+func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.Object, patch []byte, checked bool, mode dryMode) (effect, *coppicev1.Object, error) {
 	if mode == dryClient {
-		return hasChanged, nil
+		return hasChanged, o, nil
 	}
 	m := o.GetMetadata()
 	var reply client.Reply
@@ -152,13 +173,13 @@ func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.O
 	r, err := s.objects(k, m.GetNamespace()).Patch(ctx, m.GetName(), patch, options)
 	switch {
 	case err != nil:
-		return noEffect, err
+		return noEffect, nil, err
 	case s.accepted(objectName{k, m.GetName()}, r, reply.Warnings):
-		return hasRemoved, nil
+		return hasRemoved, r, nil
 	case r.GetMetadata().GetResourceVersion() != m.GetResourceVersion() || mode == dryServer:
-		return hasChanged, nil
+		return hasChanged, r, nil
 	}
-	return noEffect, nil
+	return noEffect, r, nil
 }
 
 // accepted prints the warnings of a reply, and one if the object is terminating. It reports
@@ -209,6 +230,7 @@ merged. Strategic merge patches and JSON patches (RFC 6902) are not supported.`,
 	f.flags(c)
 	c.Flags().StringVarP(&f.patch, "patch", "p", "", "the patch, in JSON or YAML")
 	c.Flags().StringVar(&f.file, "patch-file", "", "a file with the patch")
+	resultFlag(c, &f.output)
 	c.Flags().StringVar(&f.typ, "type", "merge", "the type of the patch: merge")
 	completeFlag(c, "type", "merge")
 	a.clientFlags(c)
@@ -234,8 +256,8 @@ func (s *session) patch(ctx context.Context, args []string, f patchFlags) error 
 	if err != nil {
 		return wrong("the patch is not an object in JSON or YAML: %w", err)
 	}
-	return s.modify(ctx, args, f.modifyFlags, "patched", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
-		did, err := s.patchObject(ctx, k, o, patch, false, mode)
-		return map[effect]string{noEffect: "patched (no change)", hasChanged: "patched", hasRemoved: deleted}[did], err
+	return s.modify(ctx, args, f.modifyFlags, "patched", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
+		did, is, err := s.patchObject(ctx, k, o, patch, false, mode)
+		return modified{map[effect]string{noEffect: "patched (no change)", hasChanged: "patched", hasRemoved: deleted}[did], is}, err
 	})
 }

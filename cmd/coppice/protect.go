@@ -71,19 +71,19 @@ func (s *session) protect(ctx context.Context, args []string, f protectFlags) er
 		return wrong("--reason is required: a refused deletion names it")
 	}
 	f.unreadable = true
-	return s.modify(ctx, args, f.modifyFlags, "protected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
+	return s.modify(ctx, args, f.modifyFlags, "protected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
 		if mode == dryClient {
-			return "protected", nil
+			return modified{word: "protected"}, nil
 		}
 		m := o.GetMetadata()
 		r, err := s.objects(k, m.GetNamespace()).Protect(ctx, []string{m.GetName()}, f.reason, client.IfUID(m.GetUid()), client.DryRun(mode == dryServer))
 		if err != nil {
-			return "", err
+			return modified{}, err
 		}
 		if mode != dryServer && r[0].Object.GetMetadata().GetResourceVersion() == m.GetResourceVersion() {
-			return "protected already", nil
+			return modified{word: "protected already"}, nil
 		}
-		return "protected", nil
+		return modified{word: "protected"}, nil
 	})
 }
 
@@ -95,27 +95,27 @@ func (s *session) unprotect(ctx context.Context, args []string, f protectFlags) 
 		return wrong("--reason is required: the log records why a protection was removed")
 	}
 	f.unreadable = true
-	return s.modify(ctx, args, f.modifyFlags, "unprotected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
+	return s.modify(ctx, args, f.modifyFlags, "unprotected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
 		m := o.GetMetadata()
 		switch {
 		case m.GetProtection() == nil && o.GetKind() != "": // an object that is unreadable may be
-			return "is not protected", nil
+			return modified{word: "is not protected"}, nil
 		case mode == dryClient:
-			return "unprotected", nil
+			return modified{word: "unprotected"}, nil
 		}
 		objects := s.objects(k, m.GetNamespace())
 		said, err := s.collectedNow(ctx, objects, m)
 		if err != nil {
-			return "", err
+			return modified{}, err
 		}
 		r, err := objects.Unprotect(ctx, []string{m.GetName()}, f.reason, client.IfUID(m.GetUid()), client.DryRun(mode == dryServer))
 		if err != nil {
-			return "", err
+			return modified{}, err
 		}
 		if said == "" { // the plan says more than the warnings
 			s.warn(objectName{k, m.GetName()}, r[0].Warnings)
 		}
-		return "unprotected" + said, nil
+		return modified{word: "unprotected" + said}, nil
 	})
 }
 

@@ -76,7 +76,7 @@ func (s *session) answer(ctx context.Context, args []string, f vetoFlags, said s
 	if f.reason == "" {
 		return wrong("--reason is required: the log records why")
 	}
-	return s.modify(ctx, args, f.modifyFlags, said, func(_ context.Context, k client.Kind, o *coppicev1.Object, _ dryMode) (string, error) {
-		return said, by(s.objects(k, o.GetMetadata().GetNamespace()), o.GetMetadata())
+	return s.modify(ctx, args, f.modifyFlags, said, func(_ context.Context, k client.Kind, o *coppicev1.Object, _ dryMode) (modified, error) {
+		return modified{word: said}, by(s.objects(k, o.GetMetadata().GetNamespace()), o.GetMetadata())
 	})
 }

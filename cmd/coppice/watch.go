@@ -132,7 +132,7 @@ func (s *session) printJSON(_ client.Kind, c changes.Change) error {
 
 // watchTable is get -w: the table, and then a row for each change.
 func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
-	format, err := parseOutput(f.output)
+	format, err := parseOutput(f.output, getFormats()...)
 	if err != nil {
 		return err
 	}

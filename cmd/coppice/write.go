@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -27,7 +28,9 @@ type operation struct {
 	// revision before the request.
 	outcome func(r client.Result, before uint64) string
 	// rehearse is outcome for a dry run.
-	rehearse func(*session, context.Context, item, dryMode, operation) (string, error)
+	rehearse func(*session, context.Context, item, dryMode, operation) (string, *client.Object, error)
+	// listed: -o prints several objects as a List.
+	listed bool
 }
 
 // Manifests are written in windows: the objects of a window are sent in batches of one
@@ -47,6 +50,7 @@ type fileWriter struct {
 	failed    failures
 	namespace string
 	mode      dryMode
+	results   printing.Printer // of -o, nil for a line of text for each object
 	maxBytes  int
 	total     int
 	written   int
@@ -56,6 +60,7 @@ type fileWriter struct {
 type outcome struct {
 	item
 	text string
+	is   *client.Object // after the request
 	err  error
 }
 
@@ -72,6 +77,9 @@ func (s *session) writeFiles(ctx context.Context, args []string, f writeFlags, o
 		session: s, operation: o, failed: failures{app: s.app}, namespace: f.namespace, mode: mode,
 		maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes, total: len(entries),
 	}
+	if w.results, err = s.results(ctx, f.output, o.listed && len(entries) > 1); err != nil {
+		return err
+	}
 	progress := s.progress(o.done, len(entries))
 	defer progress.end()
 	for len(entries) > 0 {
@@ -83,6 +91,11 @@ func (s *session) writeFiles(ctx context.Context, args []string, f writeFlags, o
 		w.written += n
 		progress.show(w.written)
 		entries = entries[n:]
+	}
+	if w.results != nil {
+		if err := w.results.End(); err != nil {
+			return err
+		}
 	}
 	return w.failed.err(o.done, w.total)
 }
@@ -131,6 +144,10 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 		switch {
 		case o.err != nil:
 			w.failed.add(o.err)
+		case o.is != nil && w.results != nil:
+			if err := printResult(w.results, o.kind, o.is); err != nil {
+				return err
+			}
 		case o.text != "":
 			if _, err := fmt.Fprintf(w.stdout, "%s %s%s\n", console.Printable(o.key()), o.text, w.mode.suffix()); err != nil {
 				return err
@@ -157,7 +174,7 @@ func (w *fileWriter) rehearsals(ctx context.Context, outcomes []outcome) error {
 			return context.Cause(ctx)
 		}
 		if o := &outcomes[at]; o.err == nil {
-			if o.text, o.err = w.rehearse(w.session, ctx, o.item, w.mode, w.operation); o.err != nil {
+			if o.text, o.is, o.err = w.rehearse(w.session, ctx, o.item, w.mode, w.operation); o.err != nil {
 				o.err = o.failed(o.err)
 			}
 		}
@@ -208,8 +225,12 @@ func (s *session) revision(ctx context.Context) (uint64, error) {
 	return page.Revision, nil
 }
 
-// batch returns how many objects of a group go in one request.
+// batch returns how many objects of a group go in one request: one if -o prints the objects, which
+// the reply to a batch does not have.
 func (w *fileWriter) batch(group []*outcome) int {
+	if w.results != nil {
+		return 1
+	}
 	size := 0
 	for n, o := range group[:min(len(group), batchObjects)] {
 		if size += proto.Size(o.Object); n > 0 && size > w.maxBytes {
@@ -255,6 +276,7 @@ func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint6
 		if o.Object.GetMetadata().GetName() == "" {
 			o.Object.Metadata.Name = r.Object.GetMetadata().GetName()
 		}
+		o.is = r.Object
 		if o.text = w.outcome(r, before); gone {
 			o.text = deleted
 		}
