@@ -26,7 +26,7 @@ type victim struct {
 
 // victims returns the objects and collections that the arguments and flags select.
 func (s *session) victims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
-	if err := checkSelection(f.every, f.selector); err != nil {
+	if err := checkSelection(f.every, f.selector, f.fields); err != nil {
 		return nil, err
 	}
 	if len(f.files) > 0 {

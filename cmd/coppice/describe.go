@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,70 +14,108 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
+type describeFlags struct {
+	where
+	fileFlags
+	selector   string
+	showEvents bool
+}
+
 func (a *app) describeCommand() *cobra.Command {
-	var w where
+	var f describeFlags
 	c := &cobra.Command{
-		Use:     "describe TYPE NAME... | TYPE/NAME...",
+		Use:     "describe TYPE [NAME...] | TYPE PREFIX | TYPE/NAME... | -f FILE",
 		GroupID: "objects",
-		Short:   "Show details of an object: owners, dependents, finalizers, last events",
-		Long: `Show the details of an object: its metadata; each owner, and whether it keeps the
+		Short:   "Show details of objects: owners, dependents, finalizers, last events",
+		Long: `Show the details of objects: the metadata; each owner, and whether it keeps the
 object; the number of dependents; each finalizer, and whether a program receives its
-calls; and the last events of the object.`,
-		Example:           "  coppice describe pods web-1 -n shop",
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeTargets(&w),
+calls; and the last events of the object. If no object has the NAME in TYPE NAME, the
+objects are shown whose names begin with it.`,
+		Example: `  coppice describe pods web-1 -n shop
+  coppice describe pods -n shop -l app=web --show-events=false`,
+		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.describe(ctx, args, w)
+			return s.describe(ctx, args, f)
 		}),
 	}
-	w.flags(c, false)
-	w.uninitializedFlag(c)
+	f.where.flags(c, true)
+	f.fileFlags.flags(c)
+	f.uninitializedFlag(c)
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	c.Flags().BoolVar(&f.showEvents, "show-events", true, "show the last events of the objects")
 	a.clientFlags(c)
 	a.offlineFlag(c)
 	a.atFlag(c)
 	return c
 }
 
-func (s *session) describe(ctx context.Context, args []string, w where) error {
-	targets, err := s.targets(args)
+func (s *session) describe(ctx context.Context, args []string, f describeFlags) error {
+	targets, err := s.targetsOrFiles(ctx, args, f.fileFlags, f.where)
+	if err == nil {
+		err = f.checkNamed(targets)
+	}
 	if err != nil {
 		return err
 	}
-	d := &describe.Describer{Reader: s.Reader, Consumers: s.Consumers(), W: s.stdout, Ink: s.ink(), EventTime: s.dial.Timeout}
-	failed := failures{app: s.app}
-	n := 0
-	for _, t := range targets {
-		if len(t.names) == 0 {
-			return wrong("no %s are named: write TYPE NAME or TYPE/NAME", client.ResourceOf(t.kind))
+	if f.selector != "" && len(targets[0].names) > 0 {
+		return wrong("-l selects objects; it does not go with names")
+	}
+	d := &describe.Describer{Reader: s.Reader, Consumers: s.Consumers(), W: s.stdout, Ink: s.ink()}
+	if f.showEvents {
+		d.EventTime = s.dial.Timeout
+	}
+	failed, n := failures{app: s.app}, 0
+	one := func(k client.Kind, o *coppicev1.Object) error {
+		node, err := s.node(ctx, k, o)
+		if err != nil {
+			return err
 		}
-		for _, name := range t.names {
-			o, node, err := s.objectAndNode(ctx, t.kind, w, name)
-			if err != nil {
-				failed.add(err)
-				continue
-			}
-			if n++; n > 1 {
-				_, _ = fmt.Fprintln(s.stdout)
-			}
-			if err := d.Describe(ctx, t.kind, o, node); err != nil {
+		if n++; n > 1 {
+			_, _ = fmt.Fprintln(s.stdout)
+		}
+		return d.Describe(ctx, k, o, node)
+	}
+	for _, t := range targets {
+		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error { return one(t.kind, o) })
+		if errors.Is(err, client.ErrNotFound) && len(args) == 2 && len(t.names) == 1 { // TYPE PREFIX
+			err = s.eachWithPrefix(ctx, t, f.where, err, func(o *coppicev1.Object) error { return one(t.kind, o) })
+		}
+		for _, err := range ignoring(err, false) {
+			var refused *client.Error
+			if !errors.As(err, &refused) {
 				return err
 			}
+			failed.add(err)
 		}
+	}
+	if n+failed.n == 0 {
+		_, _ = fmt.Fprintln(s.stderr, "no objects match")
 	}
 	return failed.err("described", n+failed.n)
 }
 
-// objectAndNode reads an object, and its relations at the same revision or a later one.
-func (s *session) objectAndNode(ctx context.Context, k client.Kind, w where, name string) (*coppicev1.Object, *coppicev1.GraphNode, error) {
-	objects := s.objects(k, w.of(k))
-	o, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized))
+// eachWithPrefix calls visit for the objects whose names begin with that of the target. If there are none, it
+// returns missing.
+func (s *session) eachWithPrefix(ctx context.Context, t target, w where, missing error, visit func(*coppicev1.Object) error) error {
+	prefix := t.names[0]
+	t.names = nil
+	err := s.each(ctx, t, w, "", func(o *coppicev1.Object) error {
+		if !strings.HasPrefix(o.GetMetadata().GetName(), prefix) {
+			return nil
+		}
+		missing = nil
+		return visit(o)
+	})
+	return cmp.Or(err, missing)
+}
+
+// node reads the relations of an object, at its revision or a later one.
+func (s *session) node(ctx context.Context, k client.Kind, o *coppicev1.Object) (*coppicev1.GraphNode, error) {
+	m := o.GetMetadata()
+	reply, err := s.objects(k, m.GetNamespace()).Resolve(ctx, []string{m.GetName()}, client.MinRevision(m.GetResourceVersion()))
 	if err != nil {
-		return nil, nil, err
-	}
-	reply, err := objects.Resolve(ctx, []string{name}, client.MinRevision(o.GetMetadata().GetResourceVersion()))
-	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	n := reply.GetNodes()[0]
-	return o, n, s.AllUsers(ctx, n)
+	return n, s.AllUsers(ctx, n)
 }

@@ -22,9 +22,10 @@ type getFlags struct {
 	where
 	fileFlags
 	selector       string
-	fields         string
 	sortBy         string
 	showLabels     bool
+	labelColumns   []string
+	showKind       bool
 	output         string
 	noHeaders      bool
 	ignoreNotFound bool
@@ -67,10 +68,12 @@ as a JSON array.`,
 	f.fileFlags.flags(c)
 	f.uninitializedFlag(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector: app=web,tier!=db,env in (a,b),!legacy")
-	c.Flags().StringVar(&f.fields, "field-selector", "", "select by metadata.name and metadata.namespace: metadata.name!=web")
+	f.fieldFlag(c)
 	c.Flags().StringVarP(&f.output, "output", "o", formatTable, "table, wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...")
 	c.Flags().StringVar(&f.sortBy, "sort-by", "", "sort by the value of this path, such as .metadata.creationTimestamp")
 	c.Flags().BoolVar(&f.showLabels, "show-labels", false, "add a column with the labels to tables")
+	c.Flags().StringSliceVarP(&f.labelColumns, "label-columns", "L", nil, "add a column with the value of each of these labels to tables")
+	c.Flags().BoolVar(&f.showKind, "show-kind", false, "put the type before the names in tables")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the headers of tables out")
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
 	c.Flags().BoolVar(&f.applied, "show-managed-fields", false, "also the members that the last apply has set, in metadata.managedFields")
@@ -113,15 +116,11 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 	n := 0
 	var errs []error
 	for _, t := range g.targets {
-		t, named := g.fields.narrow(t, f.where)
 		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
-			if !g.fields.matches(o) {
-				return nil
-			}
 			n++
 			return p.Object(t.kind, o)
 		})
-		errs = append(errs, ignoring(err, f.ignoreNotFound || named)...)
+		errs = append(errs, ignoring(err, f.ignoreNotFound)...)
 	}
 	if g.isNamespaces() {
 		errs = append(errs, s.eachImplicit(ctx, func(o *coppicev1.Object) error {
@@ -165,11 +164,7 @@ func (s *session) prepareGet(ctx context.Context, args []string, f getFlags) (g 
 			return g, wrong("--sort-by: %w", err)
 		}
 	}
-	if len(f.files) > 0 {
-		g.targets, err = s.fileTargets(ctx, f.fileFlags, args, f.where)
-	} else {
-		g.targets, err = s.targets(args)
-	}
+	g.targets, err = s.targetsOrFiles(ctx, args, f.fileFlags, f.where)
 	if err != nil {
 		return g, err
 	}
@@ -186,7 +181,7 @@ func (s *session) prepareGet(ctx context.Context, args []string, f getFlags) (g 
 // isKinds reports whether the table of registered kinds is wanted.
 func (g getting) isKinds() bool {
 	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].kind) == client.KindsResource && g.format.name == formatTable &&
-		g.selector == "" && g.fields == nil && g.sortBy == nil && !g.showLabels && len(g.files) == 0
+		g.selector == "" && g.fields == nil && g.sortBy == nil && !g.showLabels && !g.showKind && len(g.labelColumns) == 0 && len(g.files) == 0
 }
 
 // isNamespaces reports whether all namespaces are wanted.
@@ -244,8 +239,8 @@ func (s *session) printer(ctx context.Context, f getFlags, format outputFormat, 
 			}
 			return name + consumers.Finalizer(ctx, name).Note()
 		},
-		Table: console.Table{W: s.stdout}, Ink: s.ink(), OwnerKey: s.OwnerKey, Wide: format.name == formatWide, Namespace: f.all, Qualified: qualified, Headers: !f.noHeaders,
-		Labels: f.showLabels, Now: s.now,
+		Table: console.Table{W: s.stdout}, Ink: s.ink(), OwnerKey: s.OwnerKey, Wide: format.name == formatWide, Namespace: f.all, Qualified: qualified || f.showKind, Headers: !f.noHeaders,
+		Labels: f.showLabels, LabelColumns: f.labelColumns, Now: s.now,
 	}
 }
 

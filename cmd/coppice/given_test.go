@@ -27,7 +27,7 @@ import (
 // of each. In a call, words in upper case stand for valid values; TestWrongValues replaces each by wrong ones.
 var askingCommands = map[string][]string{
 	"get":              {"TYPE NAME -n NAMESPACE", "TYPE/NAME", "TYPE,pods", "TYPE", "TYPE -l SELECTOR", "TYPE -A -l SELECTOR", "TYPE --field-selector FIELDS", "-f FILE", "TYPE NAME -o yaml"},
-	"describe":         {"TYPE NAME -n NAMESPACE", "TYPE/NAME"},
+	"describe":         {"TYPE NAME -n NAMESPACE", "TYPE/NAME", "TYPE,pods", "TYPE -l SELECTOR", "TYPE -A -l SELECTOR", "-f FILE"},
 	"edit":             {"TYPE NAME -n NAMESPACE", "TYPE/NAME"},
 	"explain":          {"TYPE NAME -n NAMESPACE", "TYPE/NAME"},
 	"tree":             {"TYPE NAME -n NAMESPACE", "TYPE/NAME --up"},
@@ -35,11 +35,11 @@ var askingCommands = map[string][]string{
 	"used-by":          {"TYPE NAME -n NAMESPACE", "TYPE/NAME"},
 	"events":           {"TYPE/NAME -n NAMESPACE", "TYPE NAME", "--for=TYPE/NAME", "--for=NAME"},
 	"watch":            {"TYPE -n NAMESPACE --timeout=1ms --watch-only", "TYPE NAME --timeout=1ms --watch-only", "TYPE -l SELECTOR --timeout=1ms --watch-only"},
-	"wait":             {"--for=delete TYPE NAME -n NAMESPACE", "--for=delete TYPE/NAME", "--for=delete TYPE -l SELECTOR", "--for=delete -f FILE"},
+	"wait":             {"--for=delete TYPE NAME -n NAMESPACE", "--for=delete TYPE/NAME", "--for=delete TYPE -l SELECTOR", "--for=delete TYPE --field-selector FIELDS", "--for=delete -f FILE"},
 	"delete":           {"TYPE NAME -n NAMESPACE", "TYPE/NAME", "TYPE,pods --all", "TYPE --all -n NAMESPACE", "TYPE --all -A", "TYPE -l SELECTOR", "TYPE --all -l SELECTOR", "TYPE -A -l SELECTOR", "-f FILE", "TYPE NAME --dry-run=cascade"},
 	"plan delete":      {"TYPE NAME -n NAMESPACE", "TYPE/NAME", "TYPE -l SELECTOR", "configmaps/a TYPE -l SELECTOR", "configmaps/a TYPE --all", "TYPE --all -A", "TYPE --all -l SELECTOR", "-f FILE"},
-	"label":            {"TYPE NAME -n NAMESPACE x=y", "TYPE/NAME x=y", "TYPE --all x=y", "TYPE -l SELECTOR x=y", "TYPE --all -l SELECTOR x=y", "-f FILE x=y"},
-	"annotate":         {"TYPE NAME -n NAMESPACE x=y", "TYPE/NAME x=y", "TYPE --all x=y", "TYPE -l SELECTOR x=y", "TYPE --all -l SELECTOR x=y", "-f FILE x=y"},
+	"label":            {"TYPE NAME -n NAMESPACE x=y", "TYPE/NAME x=y", "TYPE --all x=y", "TYPE -l SELECTOR x=y", "TYPE --all -l SELECTOR x=y", "TYPE --field-selector FIELDS x=y", "-f FILE x=y"},
+	"annotate":         {"TYPE NAME -n NAMESPACE x=y", "TYPE/NAME x=y", "TYPE --all x=y", "TYPE -l SELECTOR x=y", "TYPE --all -l SELECTOR x=y", "TYPE --field-selector FIELDS x=y", "-f FILE x=y"},
 	"patch":            {"TYPE NAME -n NAMESPACE -p {}", "TYPE/NAME -p {\"x\":1}", "TYPE --all -p {\"x\":1}", "TYPE -l SELECTOR -p {\"x\":1}", "TYPE --all -l SELECTOR -p {\"x\":1}", "-f FILE -p {\"x\":1}"},
 	"protect":          {"TYPE NAME -n NAMESPACE --reason r", "TYPE/NAME --reason r", "TYPE --all --reason r", "TYPE -l SELECTOR --reason r", "TYPE --all -l SELECTOR --reason r", "-f FILE --reason r"},
 	"unprotect":        {"TYPE NAME -n NAMESPACE --reason r", "TYPE/NAME --reason r", "TYPE --all --reason r", "TYPE -l SELECTOR --reason r", "TYPE --all -l SELECTOR --reason r", "-f FILE --reason r"},

@@ -65,6 +65,7 @@ refused, the others are changed nevertheless; the exit code is 1 then.`, p.noun)
 	f.flags(c)
 	c.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace existing values")
 	c.Flags().BoolVar(&f.list, "list", false, "print the "+p.noun+"s of the objects and change nothing")
+	f.fieldFlag(c)
 	resultFlag(c, &f.output)
 	a.clientFlags(c)
 	return c

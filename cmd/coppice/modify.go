@@ -33,39 +33,36 @@ func (f *modifyFlags) flags(c *cobra.Command) {
 	dryRunFlag(c, &f.dryRun)
 }
 
-// checkSelection refuses --all and -l together, of which one would be ignored.
-func checkSelection(every bool, selector string) error {
-	if every && selector != "" {
+// checkSelection refuses --all together with -l or --field-selector, of which one would be ignored.
+func checkSelection(every bool, selector, fields string) error {
+	switch {
+	case every && selector != "":
 		return wrong("--all selects all objects of the type, and -l %s some of them: choose one", selector)
+	case every && fields != "":
+		return wrong("--all selects all objects of the type, and --field-selector %s some of them: choose one", fields)
 	}
 	return nil
 }
 
 // chosen returns the objects that arguments and flags name.
 func (s *session) chosen(ctx context.Context, args []string, f modifyFlags) ([]target, error) {
-	if err := checkSelection(f.every, f.selector); err != nil {
+	if err := checkSelection(f.every, f.selector, f.fields); err != nil {
 		return nil, err
 	}
-	var targets []target
-	var err error
-	if len(f.files) > 0 {
-		targets, err = s.fileTargets(ctx, f.fileFlags, args, f.where)
-	} else {
-		targets, err = s.targets(args)
-	}
+	targets, err := s.targetsOrFiles(ctx, args, f.fileFlags, f.where)
 	if err == nil {
-		err = s.checkSelected(targets, f.where, f.every || f.selector != "")
+		err = s.checkSelected(targets, f.where, f.every || f.selector != "" || f.fields != "")
 	}
 	return targets, err
 }
 
 // checkSelected refuses targets of which too many or no objects are selected. selects is whether
-// --all or -l was given.
+// --all, -l or --field-selector was given.
 func (s *session) checkSelected(targets []target, w where, selects bool) error {
 	for _, t := range targets {
 		switch {
 		case len(t.names) > 0 && selects:
-			return wrong("--all and -l select objects; they do not go with names")
+			return wrong("--all, -l and --field-selector select objects; they do not go with names")
 		case len(t.names) == 0 && !selects:
 			return wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
 		case selects && !t.kind.Namespaced() && s.givenNamespace != "" && !w.all:

@@ -113,6 +113,14 @@ func (s *session) fileTargets(ctx context.Context, f fileFlags, args []string, w
 	return list, errors.Join(errs...)
 }
 
+// targetsOrFiles are the objects that arguments name, or manifests.
+func (s *session) targetsOrFiles(ctx context.Context, args []string, f fileFlags, w where) ([]target, error) {
+	if len(f.files) > 0 {
+		return s.fileTargets(ctx, f, args, w)
+	}
+	return s.targets(args)
+}
+
 // one reads arguments that must name one object.
 func (s *session) one(args []string) (k client.Kind, name string, err error) {
 	list, err := s.targets(args)
@@ -129,6 +137,8 @@ func (s *session) one(args []string) (k client.Kind, name string, err error) {
 type where struct {
 	namespace string
 	all       bool
+	// fields selects objects by fields.
+	fields string
 	// uninitialized: also objects that are not initialized.
 	uninitialized bool
 	// applied: also what the last apply has set.
@@ -145,6 +155,10 @@ func (w *where) flags(c *cobra.Command, all bool) {
 	if all {
 		c.Flags().BoolVarP(&w.all, "all-namespaces", "A", false, "in all namespaces")
 	}
+}
+
+func (w *where) fieldFlag(c *cobra.Command) {
+	c.Flags().StringVar(&w.fields, "field-selector", "", "select by metadata.name and metadata.namespace: metadata.name!=web")
 }
 
 // uninitializedFlag is for commands that show objects.
@@ -181,13 +195,18 @@ func (w *where) checkNamed(targets []target) error {
 
 // each calls visit for the objects of a target, as they are read.
 func (s *session) each(ctx context.Context, t target, w where, selector string, visit func(*coppicev1.Object) error) error {
+	fields, err := parseFieldSelector(w.fields)
+	if err != nil {
+		return err
+	}
+	t, narrowed := fields.narrow(t, w)
 	if t.namespace != "" {
 		w.namespace, w.all = t.namespace, false
 	}
 	objects := s.objects(t.kind, w.of(t.kind))
 	if len(t.names) == 0 {
 		for o, err := range objects.List(ctx, client.LabelSelector(selector), client.IncludeUninitialized(w.uninitialized), client.IncludeApplied(w.applied)) {
-			if err == nil {
+			if err == nil && fields.matches(o) {
 				err = visit(o)
 			}
 			if err != nil {
@@ -202,10 +221,10 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 		if uid := unreadable(err); w.unreadable && uid != "" {
 			o, err = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: w.of(t.kind), Uid: uid}}, nil
 		}
-		if err == nil {
+		if err == nil && fields.matches(o) {
 			err = visit(o)
 		}
-		if err != nil {
+		if err != nil && !(narrowed && errors.Is(err, client.ErrNotFound)) {
 			errs = append(errs, err)
 		}
 	}

@@ -51,7 +51,7 @@ controller reports status.observedGeneration.`,
 		switch {
 		case f.idle == (len(f.until) > 0):
 			return wrong("name one thing to wait for: --idle, or --for=delete, create, condition=NAME or jsonpath={PATH}")
-		case f.idle && (len(args) > 0 || len(f.files) > 0 || f.every || f.selector != ""):
+		case f.idle && (len(args) > 0 || len(f.files) > 0 || f.every || f.selector != "" || f.fields != ""):
 			return wrong("--idle waits for the realm; it does not go with objects")
 		case f.idle && !c.Flags().Changed("timeout"):
 			return s.waitIdle(ctx, noLimit)
@@ -70,6 +70,7 @@ controller reports status.observedGeneration.`,
 	f.where.flags(c, true)
 	f.fileFlags.flags(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	f.fieldFlag(c)
 	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
 	c.Flags().BoolVar(&f.idle, "idle", false, "wait until the realm has no pending work")
 	c.Flags().StringArrayVar(&f.until, "for", nil, "what to wait for: delete, create, condition=NAME[=VALUE] or jsonpath={PATH}[=VALUE]")

@@ -23,7 +23,7 @@ type Describer struct {
 	Consumers *lookup.Consumers
 	W         io.Writer
 	Ink       console.Ink
-	// EventTime is the maximum time for the events of an object.
+	// EventTime is the maximum time for the events of an object; 0 leaves them out.
 	EventTime time.Duration
 }
 
@@ -94,6 +94,9 @@ func (d *description) write(ctx context.Context) error {
 	}
 	if warnings := d.warnings(ctx); warnings != nil {
 		d.Section("Warnings", warnings)
+	}
+	if d.EventTime == 0 {
+		return nil
 	}
 	return d.events(ctx)
 }

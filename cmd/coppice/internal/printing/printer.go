@@ -126,8 +126,10 @@ type TablePrinter struct {
 	Namespace bool // a column for it
 	Qualified bool // names with the resource: there are several
 	Labels    bool // a column for them
-	Headers   bool
-	Now       func() time.Time
+	// LabelColumns are the labels that have columns of their own.
+	LabelColumns []string
+	Headers      bool
+	Now          func() time.Time
 	// Finalizer names a finalizer that blocks an object, with a remark about its controller, if
 	// Wide is set; nil for the name alone.
 	Finalizer func(name string) string
@@ -160,7 +162,11 @@ func (p *TablePrinter) Removed(k client.Kind, o *coppicev1.Object) error {
 
 func (p *TablePrinter) line(k client.Kind, o *coppicev1.Object, status string, colour func(string) string) error {
 	if !p.begun && p.Headers {
-		if err := p.Table.Text(p.columns("NAMESPACE", "NAME", "STATUS", "OWNERS", "AGE", "UID", "FINALIZERS", "REVISION", "LABELS")...); err != nil {
+		var labels []string
+		for _, name := range p.LabelColumns {
+			labels = append(labels, strings.ToUpper(name[strings.LastIndexByte(name, '/')+1:]))
+		}
+		if err := p.Table.Text(p.columns(labels, "NAMESPACE", "NAME", "STATUS", "OWNERS", "AGE", "UID", "FINALIZERS", "REVISION", "LABELS")...); err != nil {
 			return err
 		}
 	}
@@ -182,8 +188,12 @@ func (p *TablePrinter) line(k client.Kind, o *coppicev1.Object, status string, c
 	if m.GetCreationTimestamp() != nil {
 		created = console.Age(p.Now().Sub(m.GetCreationTimestamp().AsTime()))
 	}
+	var labels []string
+	for _, name := range p.LabelColumns {
+		labels = append(labels, m.GetLabels()[name])
+	}
 	var row []console.Cell
-	for i, text := range p.columns(m.GetNamespace(), name, status, ownersOf(o, p.OwnerKey), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion()), PairsText(m.GetLabels())) {
+	for i, text := range p.columns(labels, m.GetNamespace(), name, status, ownersOf(o, p.OwnerKey), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion()), PairsText(m.GetLabels())) {
 		c := console.Cell{Text: text}
 		if at := i; p.Namespace && at == 2 || !p.Namespace && at == 1 {
 			c.Colour = colour
@@ -193,13 +203,14 @@ func (p *TablePrinter) line(k client.Kind, o *coppicev1.Object, status string, c
 	return p.Table.Row(row...)
 }
 
-// columns returns those of all columns that are wanted.
-func (p *TablePrinter) columns(all ...string) []string {
+// columns returns those of all columns that are wanted, with the columns of labels before that of all labels.
+func (p *TablePrinter) columns(ofLabels []string, all ...string) []string {
 	labels := all[len(all)-1]
 	all = all[:len(all)-1]
 	if !p.Wide {
 		all = all[:len(all)-3]
 	}
+	all = append(all, ofLabels...)
 	if p.Labels {
 		all = append(all, labels)
 	}
