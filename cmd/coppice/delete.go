@@ -82,7 +82,7 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 				return err
 			}
 			if f.ignoreErrors {
-				for _, other := range []string{"selector", "all", "filename", "cascade", "grace-period", "now", "force", "plan", "plan-file", "wait", "timeout", "ignore-not-found"} {
+				for _, other := range []string{"selector", "field-selector", "all", "filename", "cascade", "grace-period", "now", "force", "plan", "plan-file", "wait", "timeout", "ignore-not-found"} {
 					if c.Flags().Changed(other) {
 						return wrong("--%s does not go with --ignore-read-errors, which deletes one object, and nothing else", other)
 					}
@@ -127,6 +127,7 @@ func (f *deleteFlags) victimFlags(c *cobra.Command) {
 	f.where.flags(c, true)
 	f.fileFlags.flags(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	f.fieldFlag(c)
 	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
 }

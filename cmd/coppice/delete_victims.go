@@ -34,14 +34,21 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 	}
 	targets, err := s.targets(args)
 	if err == nil {
-		err = s.checkSelected(targets, f.where, f.every || f.selector != "")
+		err = s.checkSelected(targets, f.where, f.every || f.selector != "" || f.fields != "")
 	}
 	if err != nil {
 		return nil, err
 	}
 	var victims []victim
 	for _, t := range targets {
-		if len(t.names) == 0 {
+		switch {
+		case len(t.names) == 0 && f.fields != "":
+			selected, err := s.selectedVictims(ctx, t, f)
+			if err != nil {
+				return nil, err
+			}
+			victims = append(victims, selected...)
+		case len(t.names) == 0:
 			namespaces, err := s.namespacesOf(ctx, t, f)
 			if err != nil {
 				return nil, err
@@ -57,11 +64,22 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 	return victims, nil
 }
 
+// selectedVictims are the objects that --field-selector selects. The server selects by labels only.
+func (s *session) selectedVictims(ctx context.Context, t target, f deleteFlags) (victims []victim, err error) {
+	f.uninitialized = true
+	err = s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+		m := o.GetMetadata()
+		victims = append(victims, victim{kind: t.kind, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUid()})
+		return nil
+	})
+	return victims, err
+}
+
 // fileVictims returns the objects of manifests in the order in which they are deleted: the
 // last first, Namespaces after their contents, and kinds after their objects.
 func (s *session) fileVictims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
-	if f.every || f.selector != "" {
-		return nil, wrong("--all and -l select objects; they do not go with -f")
+	if f.every || f.selector != "" || f.fields != "" {
+		return nil, wrong("--all, -l and --field-selector select objects; they do not go with -f")
 	}
 	entries, err := s.entries(ctx, f.fileFlags, args)
 	if err != nil {

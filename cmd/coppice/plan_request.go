@@ -32,7 +32,7 @@ func (s *session) requestOf(victims []victim, f deleteFlags) (*plan.Request, err
 }
 
 // planVictims returns what a plan is of. In addition to what victims accepts, the arguments can name
-// objects as TYPE/NAME, and a TYPE of which -l or --all selects.
+// objects as TYPE/NAME, and a TYPE of which -l, --field-selector or --all selects.
 func (s *session) planVictims(ctx context.Context, args []string, f planFlags, failed *failures) (victims []victim, err error) {
 	var keys, types []string
 	for _, a := range args {
@@ -42,14 +42,14 @@ func (s *session) planVictims(ctx context.Context, args []string, f planFlags, f
 			types = append(types, a)
 		}
 	}
-	if f.selector == "" && !f.every || len(keys) == 0 {
+	if f.selector == "" && f.fields == "" && !f.every || len(keys) == 0 {
 		return s.victims(ctx, args, f.deleteFlags, failed)
 	}
 	if len(types) == 0 {
-		return nil, wrong("-l and --all select objects of a TYPE: write it in addition to those that are named")
+		return nil, wrong("-l, --field-selector and --all select objects of a TYPE: write it in addition to those that are named")
 	}
 	byName := f.deleteFlags
-	byName.selector, byName.every = "", false
+	byName.selector, byName.fields, byName.every = "", "", false
 	if victims, err = s.victims(ctx, keys, byName, failed); err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func (s *session) named(ctx context.Context, victims []victim, f deleteFlags) (l
 
 // deletePlanFile carries out the plan in a file, if the deletion still does what the plan says.
 func (s *session) deletePlanFile(ctx context.Context, args []string, f deleteFlags) error {
-	if len(args) > 0 || len(f.files) > 0 || f.selector != "" || f.every || f.plan != "" || f.dryRun != "" && f.dryRun != "none" {
-		return wrong("--plan-file says what to delete and how: leave out names, -f, -l, --all, --plan and --dry-run")
+	if len(args) > 0 || len(f.files) > 0 || f.selector != "" || f.fields != "" || f.every || f.plan != "" || f.dryRun != "" && f.dryRun != "none" {
+		return wrong("--plan-file says what to delete and how: leave out names, -f, -l, --field-selector, --all, --plan and --dry-run")
 	}
 	r := &plan.Request{}
 	file, err := s.addDeletions(r, f.planFile)
