@@ -125,6 +125,7 @@ func (a *app) writeCommand(c *cobra.Command, o operation) *cobra.Command {
 		return s.writeFiles(ctx, args, f, o)
 	})
 	f.flags(c)
+	f.matchingFlag(c)
 	resultFlag(c, &f.output)
 	c.Flags().BoolVar(&strict, "strict-owners", false, "refuse objects that get owners which do not exist or do not keep them")
 	a.clientFlags(c)

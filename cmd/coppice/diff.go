@@ -54,6 +54,7 @@ The exit code is 0 without differences, 1 with differences, and 2 after an error
 		return &exitError{code: 2, err: err}
 	}
 	f.flags(c)
+	f.matchingFlag(c)
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of objects that name none (default: default); if an object names another, nothing is compared; with two points of the past: compare this namespace only")
 	a.clientFlags(c)
 	a.offlineFlag(c)

@@ -51,9 +51,11 @@ KeyChanged are about the realm, with the sequence of the commit that records the
 		}),
 	}
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "events of objects in this namespace only")
+	c.Flags().BoolVarP(&f.all, "all-namespaces", "A", false, "events of objects in all namespaces, which is the default")
 	c.Flags().StringVar(&f.about, "for", "", "events of this object only: TYPE/NAME, the same as the argument")
 	c.Flags().IntVar(&f.last, "last", 20, "number of past events to show")
 	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "then show new events, until interrupted")
+	c.Flags().BoolVarP(&f.follow, "watch", "w", false, "the same as --follow")
 	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
 	completeFlag(c, "output", textFormats()...)
 	a.clientFlags(c)
@@ -70,6 +72,9 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	}
 	if f.follow && s.offline != "" {
 		return wrong("--follow does not go with --offline: a recording does not grow")
+	}
+	if f.all {
+		f.namespace = ""
 	}
 	match := func(e *client.LogEvent) bool { return f.namespace == "" || e.Namespace == f.namespace }
 	warned := func(w client.Warning) bool {

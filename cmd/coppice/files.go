@@ -21,12 +21,14 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/internal/selector"
 )
 
 // fileFlags say where manifests are.
 type fileFlags struct {
 	files     []string
 	recursive bool
+	matching  string // a label selector of the objects that are read; empty for all
 }
 
 func (f *fileFlags) flags(c *cobra.Command) {
@@ -34,6 +36,11 @@ func (f *fileFlags) flags(c *cobra.Command) {
 	c.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read manifests in subdirectories, too")
 	c.Flags().VarP(kustomization{c}, "kustomize", "k", "not offered: use kustomize build")
 	_ = c.Flags().MarkHidden("kustomize") // it was defined just now
+}
+
+// matchingFlag is for commands that write objects, and only those of manifests.
+func (f *fileFlags) matchingFlag(c *cobra.Command) {
+	c.Flags().StringVarP(&f.matching, "selector", "l", "", "only objects of the manifests that this label selector selects")
 }
 
 // kustomization is the value of the flag -k, which kubectl has. Each value is refused.
@@ -86,6 +93,16 @@ func (s *session) entries(ctx context.Context, f fileFlags, args []string) ([]ma
 	}
 	if len(entries) == 0 {
 		return nil, fmt.Errorf("no objects in %s", strings.Join(names, ", "))
+	}
+	labels, err := selector.Parse(f.matching)
+	if err != nil {
+		return nil, &usageError{err: err}
+	}
+	entries = slices.DeleteFunc(entries, func(e manifestfile.Entry) bool {
+		return e.Err == nil && !labels.Matches(e.Object.GetMetadata().GetLabels())
+	})
+	if len(entries) == 0 {
+		return nil, fmt.Errorf("no objects in %s match %s", strings.Join(names, ", "), f.matching)
 	}
 	return entries, s.checkNamespaces(entries)
 }

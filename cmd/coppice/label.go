@@ -37,6 +37,7 @@ type labelFlags struct {
 	modifyFlags
 	overwrite bool
 	list      bool
+	version   uint64
 }
 
 func (a *app) labelCommand() *cobra.Command {
@@ -65,6 +66,7 @@ refused, the others are changed nevertheless; the exit code is 1 then.`, p.noun)
 	f.flags(c)
 	c.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace existing values")
 	c.Flags().BoolVar(&f.list, "list", false, "print the "+p.noun+"s of the objects and change nothing")
+	c.Flags().Uint64Var(&f.version, "resource-version", 0, "change the object only if it has this resourceVersion")
 	f.fieldFlag(c)
 	resultFlag(c, &f.output)
 	a.clientFlags(c)
@@ -123,11 +125,14 @@ func (s *session) setPairs(ctx context.Context, args []string, f labelFlags, p p
 			if err := p.check(k, o, set, f.overwrite); err != nil {
 				return modified{}, err
 			}
-			did, is, err := s.patchObject(ctx, k, o, patch, !f.overwrite, mode)
+			if f.version != 0 {
+				o.Metadata.ResourceVersion = f.version
+			}
+			did, is, err := s.patchObject(ctx, k, o, patch, !f.overwrite || f.version != 0, mode)
 			if err == nil {
 				return modified{p.outcome(p.of(o.GetMetadata()), set, did == hasChanged), is}, nil
 			}
-			if !errors.Is(err, client.ErrConflict) || attempt == patchAttempts {
+			if !errors.Is(err, client.ErrConflict) || attempt == patchAttempts || f.version != 0 {
 				return modified{}, err
 			}
 			m := o.GetMetadata()

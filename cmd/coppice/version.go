@@ -31,6 +31,7 @@ The command does not connect to NATS.`,
 		_, err := fmt.Fprintf(a.stdout, "coppice %s (%s, %s)\n", v.Version, v.GoVersion, v.Platform)
 		return err
 	}
+	c.Flags().Bool("client", false, "show the version of this program only, as without the flag")
 	c.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
 	completeFlag(c, "output", textFormats()...)
 	return c
