@@ -34,22 +34,11 @@ type fileFlags struct {
 func (f *fileFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, pattern or URL of manifests, or - for stdin; may be repeated, or separated by commas")
 	c.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read manifests in subdirectories, too")
-	c.Flags().VarP(kustomization{c}, "kustomize", "k", "not offered: use kustomize build")
-	_ = c.Flags().MarkHidden("kustomize") // it was defined just now
 }
 
 // matchingFlag is for commands that write objects, and only those of manifests.
 func (f *fileFlags) matchingFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&f.matching, "selector", "l", "", "only objects of the manifests that this label selector selects")
-}
-
-// kustomization is the value of the flag -k, which kubectl has. Each value is refused.
-type kustomization struct{ command *cobra.Command }
-
-func (kustomization) String() string { return "" }
-func (kustomization) Type() string   { return "directory" }
-func (k kustomization) Set(dir string) error {
-	return fmt.Errorf("kustomizations are built by another program: kustomize build %s | %s -f -", dir, k.command.CommandPath())
 }
 
 // isManifest reports whether a file of a directory is read.

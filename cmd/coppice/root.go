@@ -57,7 +57,7 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return a.usage(c, err) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return a.usage(c, flagError(c, err)) })
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more")
 	root.AddGroup(
 		&cobra.Group{ID: "start", Title: "Start here:"},
