@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +28,8 @@ const (
 	formatJSONPath       = "jsonpath"
 	formatJSONPathAsJSON = "jsonpath-as-json"
 	formatJSONPathFile   = "jsonpath-file"
+	formatGoTemplate     = "go-template"
+	formatGoTemplateFile = "go-template-file"
 	formatColumns        = "custom-columns"
 	formatColumnsFile    = "custom-columns-file"
 )
@@ -51,15 +55,25 @@ var argumentOf = map[string]string{
 	formatJSONPath:       "TEMPLATE",
 	formatJSONPathAsJSON: "TEMPLATE",
 	formatJSONPathFile:   "FILE",
+	formatGoTemplate:     "TEMPLATE",
+	formatGoTemplateFile: "FILE",
 	formatColumns:        "HEADER:PATH,...",
 	formatColumnsFile:    "FILE",
+}
+
+// templateFunctions are those that kubectl adds to the functions of Go's templates.
+var templateFunctions = template.FuncMap{
+	"base64decode": func(text string) (string, error) {
+		data, err := base64.StdEncoding.DecodeString(text)
+		return string(data), err
+	},
 }
 
 // outputFormat is what -o says. template or columns is set for the formats with an
 // argument.
 type outputFormat struct {
 	name     string
-	template *jsonpath.Template
+	template printing.Template
 	columns  []jsonpath.Column
 }
 
@@ -88,6 +102,8 @@ func parseOutput(text string, known ...string) (f outputFormat, err error) {
 		f.columns, err = jsonpath.ParseColumns(argument)
 	case formatColumnsFile:
 		f.columns, err = jsonpath.ReadColumns(argument)
+	case formatGoTemplate, formatGoTemplateFile:
+		f.template, err = template.New(name).Funcs(templateFunctions).Parse(argument)
 	default:
 		f.template, err = jsonpath.Parse(argument, name == formatJSONPathAsJSON)
 	}

@@ -48,8 +48,9 @@ is Implicit.
 
 -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,... read the templates and
 paths of kubectl, and -o jsonpath-file=FILE and -o custom-columns-file=FILE read
-them from a file. -o jsonpath-as-json=TEMPLATE writes what each expression selects
-as a JSON array.`,
+them from a file. -o go-template=TEMPLATE and -o go-template-file=FILE read templates
+of Go. -o jsonpath-as-json=TEMPLATE writes what each expression selects as a JSON
+array.`,
 		Example: `  coppice get deployments,pods -n shop
   coppice get pods -A -l app=web -o wide
   coppice get deploy/web -n shop -o yaml
@@ -226,7 +227,7 @@ func (s *session) printer(ctx context.Context, f getFlags, format outputFormat, 
 		return &printing.NamePrinter{W: s.stdout}
 	case formatYAML, formatJSON:
 		return &printing.ManifestPrinter{W: s.stdout, JSON: format.name == formatJSON, List: list}
-	case formatJSONPath, formatJSONPathAsJSON, formatJSONPathFile:
+	case formatJSONPath, formatJSONPathAsJSON, formatJSONPathFile, formatGoTemplate, formatGoTemplateFile:
 		return &printing.TemplatePrinter{W: s.stdout, Template: format.template, List: list}
 	case formatColumns, formatColumnsFile:
 		return &printing.ColumnsPrinter{Table: console.Table{W: s.stdout}, Columns: format.columns, Headers: !f.noHeaders}

@@ -84,7 +84,7 @@ var flagsNotOffered = []flagNotOffered{
 	{name: "show-secrets", commands: "diff", why: "all values are shown" + leaveOut},
 	{name: "sort-by", commands: "api-resources", why: "kinds are sorted by their names: coppice api-resources --no-headers | sort -k 5 sorts them otherwise"},
 	{name: "subresource", why: "no command writes the status alone; docs/api.md describes the request that does"},
-	{name: "template", why: "write the template behind -o: -o jsonpath=TEMPLATE"},
+	{name: "template", why: "write the template behind -o: -o go-template=TEMPLATE, or -o jsonpath=TEMPLATE"},
 	{name: "tls-server-name", why: "the certificate must have the name in the URL of the server"},
 	{name: "token", why: "--user takes a token"},
 	{name: "types", commands: "events", why: "events have reasons and no types: -o json has them"},

@@ -12,10 +12,15 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// TemplatePrinter executes a JSONPath template: on one object, or on a list of all.
+// Template is a template of -o: one of JSONPath, or of Go.
+type Template interface {
+	Execute(w io.Writer, document any) error
+}
+
+// TemplatePrinter executes a template: on one object, or on a list of all.
 type TemplatePrinter struct {
 	W        io.Writer
-	Template *jsonpath.Template
+	Template Template
 	List     bool
 	items    []any
 }
