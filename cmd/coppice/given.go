@@ -136,8 +136,15 @@ func (o *once) Set(text string) error {
 	return o.Value.Set(text)
 }
 
+// runsServices reports whether a command runs services. They take the last value of a flag: what starts them adds
+// flags to those that it has.
+func runsServices(c *cobra.Command) bool { return c.GroupID == "services" || c.Name() == "up" }
+
 // eachOnce has the flags of a command and its sub-commands that take one value refuse others.
 func eachOnce(c *cobra.Command) {
+	if runsServices(c) {
+		return
+	}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, list := f.Value.(pflag.SliceValue); list {
 			return

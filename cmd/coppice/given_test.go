@@ -20,7 +20,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // askingCommands are the commands that take types, names, namespaces, selectors, realms or files, with calls
@@ -195,18 +194,7 @@ func TestEveryCommandIsAsked(t *testing.T) {
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	ctx, dir := testkit.Context(t), t.TempDir()
-	running, err := allinone.Start(ctx, allinone.Config{Dir: filepath.Join(dir, "data"), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := running.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := running.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
+	running := startStack(t)
 	if err := os.WriteFile(placeholders(dir)["FILE"], []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -215,15 +203,7 @@ func TestWrongValues(t *testing.T) {
 		"NATS_URL=" + running.Server().URL(), "COPPICE_ACTOR=ana", "COPPICE_EDITOR=false", "HOME=" + dir, "PATH=" + os.Getenv("PATH"),
 		"NATS_TIMEOUT=" + testkit.Timeout.String(), "TMPDIR=" + dir,
 	}
-	w, err := worker.Start(program(t), env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	w := startWorker(t, env)
 	before := revision()
 	eachCommand(func(name string, c *cobra.Command) {
 		calls := slices.Clone(askingCommands[name])
@@ -322,6 +302,9 @@ func TestFlagsOnce(t *testing.T) {
 	t.Parallel()
 	values := map[string][2]string{"bool": {"true", "false"}, "duration": {"1s", "2s"}} // of other types: 1 and 2
 	eachCommand(func(name string, c *cobra.Command) {
+		if runsServices(c) {
+			return
+		}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if _, list := f.Value.(pflag.SliceValue); list || f.Hidden { // hidden: it is not offered
 				return

@@ -21,7 +21,6 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
-	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // project is a directory of testdata/projects. Its manifests have the structure of those of a public project, and none
@@ -46,24 +45,11 @@ var projects = []project{
 // order, until nothing is left of them.
 func TestProjects(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1, Realms: []string{"forwards", "backwards"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stack.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := stack.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
-	coppiceProgram := program(t)
+	stack := startStack(t, "forwards", "backwards")
 	for realm, sorted := range map[string]func([]string){"forwards": func([]string) {}, "backwards": slices.Reverse[[]string]} {
 		t.Run(realm, func(t *testing.T) {
 			t.Parallel()
-			r := newProjectRealm(t, coppiceProgram, stack.Server().URL(), realm)
+			r := newProjectRealm(t, stack.Server().URL(), realm)
 			before := r.stored()
 			r.run("apply", "-f", "kinds.yaml")
 			for _, p := range projects {
@@ -207,7 +193,7 @@ type projectRealm struct {
 	worker *worker.Worker
 }
 
-func newProjectRealm(t *testing.T, program, url, realm string) *projectRealm {
+func newProjectRealm(t *testing.T, url, realm string) *projectRealm {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.Timeout(testkit.Timeout))
 	if err != nil {
@@ -230,14 +216,7 @@ func newProjectRealm(t *testing.T, program, url, realm string) *projectRealm {
 		t.Fatal(err)
 	}
 	r := &projectRealm{t: t, dir: dir, env: []string{"NATS_URL=" + url, "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_REALM=" + realm, "COPPICE_ACTOR=ana", "HOME=" + t.TempDir()}}
-	if r.worker, err = worker.Start(program, r.env); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.worker.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	r.worker = startWorker(t, r.env)
 	return r
 }
 
