@@ -198,11 +198,16 @@ func (t text) documents(f func(source)) error {
 type list struct {
 	apiVersion, kind string // of an item that has neither
 	path             string // "items[1]: "
+	depth            int
 }
+
+// maxDepth is the maximum depth of lists in lists. Each list is read again for the list in which it stands.
+const maxDepth = 10
 
 // item returns the list for the item with an index.
 func (l list) item(index int) list {
 	l.path = fmt.Sprintf("%sitems[%d]: ", l.path, index)
+	l.depth++
 	return l
 }
 
@@ -214,6 +219,7 @@ var (
 	errNotAnObject = errors.New("not an object: a manifest has apiVersion, kind and metadata")
 	errNoItems     = errors.New("a List has items: this one has no member of this name")
 	errItems       = errors.New("items: must be a list")
+	errTooDeep     = fmt.Errorf("lists stand in lists more than %d deep: write their items in one list", maxDepth)
 )
 
 func errTwice(name string) error { return fmt.Errorf("%q is there already", name) }
@@ -237,8 +243,11 @@ func lineOf(s source, err error) int {
 // appendEntries appends the objects of a document, or of an item of a list.
 func appendEntries(entries []Entry, file string, s source, in list) []Entry {
 	apiVersion, kind, items, ok, err := s.list()
+	if ok && err == nil && in.depth == maxDepth {
+		err = errTooDeep
+	}
 	if ok && err == nil {
-		of := list{path: in.path}
+		of := list{path: in.path, depth: in.depth}
 		if of.kind, _ = listOf(kind); of.kind != "" {
 			of.apiVersion = apiVersion
 		}

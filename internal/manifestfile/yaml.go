@@ -34,6 +34,9 @@ func (t text) yaml(f func(source)) error {
 		if root.Kind == 0 || root.ShortTag() == "!!null" {
 			continue // an empty document, or only comments
 		}
+		if _, _, err := (anchors{}).measure(root); err != nil {
+			return &SyntaxError{At: Position{File: t.file, Line: t.before + lineOf(yamlSource{n: root}, err)}, What: err.Error()}
+		}
 		f(yamlSource{root, t.before})
 	}
 }

@@ -182,7 +182,11 @@ status: ~
 `},
 		{"tag", "apiVersion: v1\nkind: Pod\nspec:\n  a: !secret x\n", `error f:4: the tag !secret has no meaning in a manifest
 `},
-		{"itself", "apiVersion: v1\nkind: Pod\nspec: &a\n  b: *a\n", `error f:4: *a stands within itself
+		{"itself", "apiVersion: v1\nkind: Pod\nspec: &a\n  b: *a\n", `syntax f:4: *a stands within itself
+`},
+		{"a list of itself", "apiVersion: v1\nkind: List\nitems: &a\n- {apiVersion: v1, kind: List, items: *a}\n", `syntax f:4: *a stands within itself
+`},
+		{"a merge of itself", "apiVersion: v1\nkind: Pod\nspec: &a\n  <<: *a\n", `syntax f:4: *a stands within itself
 `},
 		{"anchor", "apiVersion: v1\nkind: Pod\nspec: *gone\n", `syntax f:3: invalid YAML: unknown anchor 'gone' referenced
 `},
@@ -231,14 +235,36 @@ func TestReadPatch(t *testing.T) {
 // Read refuses a few lines of aliases that expand to gigabytes.
 func TestReadBoundsAliases(t *testing.T) {
 	t.Parallel()
-	var b strings.Builder
-	b.WriteString("apiVersion: v1\nkind: X\na0: &a0 [" + strings.Repeat("lol,", 100) + "]\n")
-	for i := range 12 {
-		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 10))
+	for name, tc := range map[string]struct{ first, next string }{
+		"lists":         {"[" + strings.Repeat("lol,", 100) + "]", "[%s]"},
+		"merges":        {"{lol: lol}", "{<<: [%s]}"},
+		"lists of kind": {"{apiVersion: v1, kind: Pod}", "{apiVersion: v1, kind: List, items: [%s]}"},
+	} {
+		var b strings.Builder
+		b.WriteString("apiVersion: v1\nkind: List\nitems:\n- &a0 " + tc.first + "\n")
+		for i := range 12 {
+			fmt.Fprintf(&b, "- &a%d "+tc.next+"\n", i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 10))
+		}
+		got := show(manifestfile.Read("f", []byte(b.String())))
+		if !strings.HasPrefix(got, "syntax f:") || !strings.Contains(got, "aliases repeat too much") {
+			t.Errorf("%s: read as %.200s", name, got)
+		}
 	}
-	got := show(manifestfile.Read("f", []byte(b.String())))
-	if !strings.Contains(got, "aliases repeat too much") {
-		t.Errorf("read as %.200s", got)
+}
+
+// Lists in lists are read as deep as anything needs. The time that deeper ones take grows with the square of the depth.
+func TestReadBoundsLists(t *testing.T) {
+	t.Parallel()
+	nested := func(depth int) string {
+		return strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, depth) + jsonA + strings.Repeat("]}", depth)
+	}
+	if got := show(manifestfile.Read("f", []byte(nested(10)))); got != readA {
+		t.Errorf("read as %s", got)
+	}
+	for _, text := range []string{nested(11), "---\n" + nested(3000)} {
+		if got := show(manifestfile.Read("f", []byte(text))); !strings.Contains(got, "lists stand in lists more than 10 deep") {
+			t.Errorf("read as %.200s", got)
+		}
 	}
 }
 

@@ -30,24 +30,12 @@ func toJSON(n *yaml.Node) ([]byte, error) {
 	return c.out.Bytes(), nil
 }
 
-// maxAliased is the maximum number of bytes of JSON that aliases may add to a document. A
-// few lines of YAML with nested aliases can otherwise use up the memory.
-const maxAliased = 4 << 20
-
-type converter struct {
-	out     bytes.Buffer
-	within  []*yaml.Node // the anchors of the aliases that are being written
-	aliased int          // bytes that aliases have added
-	start   int          // where the outermost alias began
-}
+type converter struct{ out bytes.Buffer }
 
 func (c *converter) value(n *yaml.Node) error {
-	if len(c.within) > 0 && c.aliased+c.out.Len()-c.start > maxAliased {
-		return &nodeError{n.Line, "aliases repeat too much: write it out"}
-	}
 	switch n.Kind {
 	case yaml.AliasNode:
-		return c.alias(n)
+		return c.value(n.Alias)
 	case yaml.MappingNode:
 		return c.mapping(n)
 	case yaml.SequenceNode:
@@ -66,24 +54,6 @@ func (c *converter) value(n *yaml.Node) error {
 		return c.scalar(n)
 	}
 	return &nodeError{n.Line, "not a value"}
-}
-
-func (c *converter) alias(n *yaml.Node) error {
-	for _, anchor := range c.within {
-		if anchor == n.Alias {
-			return &nodeError{n.Line, fmt.Sprintf("*%s stands within itself", n.Value)}
-		}
-	}
-	if len(c.within) == 0 {
-		c.start = c.out.Len()
-	}
-	c.within = append(c.within, n.Alias)
-	err := c.value(n.Alias)
-	c.within = c.within[:len(c.within)-1]
-	if len(c.within) == 0 {
-		c.aliased += c.out.Len() - c.start
-	}
-	return err
 }
 
 func (c *converter) mapping(n *yaml.Node) error {
