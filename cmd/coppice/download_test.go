@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -69,5 +72,17 @@ func TestDownloadStaysSecure(t *testing.T) {
 		if (err == nil) != tc.ok {
 			t.Errorf("from %s to %s: %v", tc.from, tc.to, err)
 		}
+	}
+}
+
+// An interrupt ends a command that waits for its standard input.
+func TestReadInterrupted(t *testing.T) {
+	t.Parallel()
+	waiting, input := io.Pipe()
+	t.Cleanup(func() { _ = input.Close() })
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if _, err := (&session{app: &app{stdin: waiting}}).read(ctx, stdin); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

@@ -195,7 +195,7 @@ func walk(root string, recursive bool) (paths []string, err error) {
 func (s *session) read(ctx context.Context, path string) ([]manifestfile.Entry, error) {
 	switch {
 	case path == stdin:
-		data, err := io.ReadAll(s.stdin)
+		data, err := within(ctx, func() ([]byte, error) { return io.ReadAll(s.stdin) })
 		if err != nil {
 			return nil, fmt.Errorf("stdin: %w", err)
 		}
@@ -207,11 +207,29 @@ func (s *session) read(ctx context.Context, path string) ([]manifestfile.Entry, 
 		}
 		return manifestfile.Read(name, data)
 	}
-	data, err := os.ReadFile(path)
+	data, err := within(ctx, func() ([]byte, error) { return os.ReadFile(path) })
 	if err != nil {
 		return nil, err
 	}
 	return manifestfile.Read(path, data)
+}
+
+// within returns what read returns, or the error of the context when it ends before. A terminal or a
+// pipe may never have anything to read.
+func within[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
+	done := make(chan struct{})
+	var got T
+	var failed error
+	go func() {
+		defer close(done)
+		got, failed = read()
+	}()
+	select {
+	case <-done:
+		return got, failed
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
 }
 
 // item is an object of a file, and where it belongs.

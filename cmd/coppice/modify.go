@@ -243,7 +243,7 @@ func (s *session) patch(ctx context.Context, args []string, f patchFlags) error 
 	case (f.patch == "") == (f.file == ""):
 		return wrong("no patch, or two: write -p PATCH or --patch-file FILE")
 	case f.file != "":
-		data, err := os.ReadFile(f.file)
+		data, err := within(ctx, func() ([]byte, error) { return os.ReadFile(f.file) })
 		if err != nil {
 			return err
 		}

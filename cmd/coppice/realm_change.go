@@ -92,7 +92,10 @@ func (s *session) deleteRealm(ctx context.Context, name, confirm string, without
 	}
 	if confirm == "" {
 		_, _ = fmt.Fprintf(s.stderr, "This deletes all objects of realm %s, and its log. Type the name of the realm to delete it: ", name)
-		line, err := bufio.NewReader(s.stdin).ReadString('\n')
+		line, err := within(ctx, func() (string, error) { return bufio.NewReader(s.stdin).ReadString('\n') })
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil && line == "" {
 			return errors.New("the name of the realm was not typed; nothing is deleted")
 		}
