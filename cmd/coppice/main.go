@@ -96,12 +96,16 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// errorText returns the text of an error, with a line for each cause if it has several. It is printable: a
-// server's message may repeat what a manifest has.
+// errorText returns the text of an error, with a line for each cause if it has several. It is printable: it may
+// repeat what a manifest or a server has.
 func errorText(err error) string {
 	var e *client.Error
 	if !errors.As(err, &e) {
-		return err.Error()
+		lines := strings.Split(err.Error(), "\n")
+		for i, line := range lines {
+			lines[i] = console.Printable(line)
+		}
+		return strings.Join(lines, "\n")
 	}
 	text := strings.Replace(err.Error(), e.Message, console.Printable(e.Message), 1)
 	if len(e.Causes) < 2 {
