@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -81,6 +82,9 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 			if err := checkFormat(f.output, formatText, formatName); err != nil {
 				return err
 			}
+			if err := f.checkCascade(c, args); err != nil {
+				return err
+			}
 			if f.ignoreErrors {
 				for _, other := range []string{"selector", "field-selector", "all", "filename", "cascade", "grace-period", "now", "force", "plan", "plan-file", "wait", "timeout", "ignore-not-found"} {
 					if c.Flags().Changed(other) {
@@ -132,6 +136,22 @@ func (f *deleteFlags) victimFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
 }
 
+// policies are the values of --cascade.
+var policies = map[string]client.PropagationPolicy{"background": client.Background, "foreground": client.Foreground, "orphan": client.Orphan}
+
+// checkCascade refuses --cascade with a blank before its value, which would be the name of an object.
+func (f deleteFlags) checkCascade(c *cobra.Command, args []string) error {
+	if !c.Flags().Changed("cascade") || f.cascade != "background" {
+		return nil
+	}
+	for policy := range policies {
+		if slices.Contains(args, policy) {
+			return wrong("--cascade takes its value after an equals sign: write --cascade=%[1]s, or TYPE/%[1]s if an object is meant that is called %[1]s", policy)
+		}
+	}
+	return nil
+}
+
 // policyFlags adds the flags that say how to delete, such as --cascade.
 func (f *deleteFlags) policyFlags(c *cobra.Command) {
 	c.Flags().StringVar(&f.cascade, "cascade", "background", "deletion policy for dependents: background, foreground or orphan")
@@ -139,7 +159,7 @@ func (f *deleteFlags) policyFlags(c *cobra.Command) {
 	c.Flags().Int64Var(&f.grace, "grace-period", -1, "seconds that the agent gets to end the object; negative: the object's own grace period")
 	c.Flags().BoolVar(&f.now, "now", false, "the same as --grace-period=1")
 	c.Flags().BoolVar(&f.force, "force", false, "the same as --grace-period=0: agents get no time; finalizers still block")
-	completeFlag(c, "cascade", "background", "foreground", "orphan")
+	completeFlag(c, "cascade", slices.Sorted(maps.Keys(policies))...)
 }
 
 // gracePeriod returns the seconds that --grace-period, --now and --force say; negative:
@@ -158,7 +178,6 @@ func (f deleteFlags) gracePeriod() (int64, error) {
 
 // options returns the options of the request.
 func (f deleteFlags) options() (o client.DeleteOptions, err error) {
-	policies := map[string]client.PropagationPolicy{"background": client.Background, "foreground": client.Foreground, "orphan": client.Orphan}
 	policy, ok := policies[strings.ToLower(f.cascade)]
 	if !ok {
 		return o, wrong("--cascade=%s is not known; there are background, foreground and orphan", f.cascade)

@@ -68,7 +68,9 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 		session: s, failed: failures{app: s.app}, id: uuid.NewString(), dry: dry,
 		open: map[string]*batch{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
 	}
-	if err := im.run(ctx, entries, f.namespace); err != nil {
+	if err := im.run(ctx, entries, f.namespace); err != nil && len(im.uids) == 0 {
+		return err
+	} else if err != nil {
 		return fmt.Errorf("%w; some objects are imported, and missing owners count as unknown for some time: import again", err)
 	}
 	slices.Sort(im.uids)

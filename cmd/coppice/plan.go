@@ -35,7 +35,8 @@ func (a *app) planCommand() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var f planFlags
-	d := &cobra.Command{
+	var d *cobra.Command
+	d = &cobra.Command{
 		Use:   "delete TYPE NAME... | TYPE/NAME... | -f FILE | [TYPE/NAME...] TYPE... -l SELECTOR | --all",
 		Short: "Show what a deletion would do",
 		Long: `Show what a deletion would remove, at once or after finalizers and agents are done;
@@ -64,6 +65,9 @@ Objects of one kind that are simply removed are counted; -o wide shows each.`,
   coppice plan delete secret/web -n vault --with plan.json --out both.json`,
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			if err := f.checkCascade(d, args); err != nil {
+				return err
+			}
 			return s.planDeletion(ctx, args, f)
 		}),
 	}
