@@ -91,7 +91,7 @@ func textsOf(f *pflag.Flag) []string {
 func (a *app) checkFlag(f *pflag.Flag, value string) error {
 	_, optional := mayBeEmpty[f.Name]
 	switch {
-	case strings.TrimSpace(value) == "" && !(value == "" && optional):
+	case strings.TrimSpace(value) == "" && (value != "" || !optional):
 		return fmt.Errorf("--%s is given with the value %q: write a value, or leave the flag out", f.Name, value)
 	case f.Name == "realm":
 		if err := bus.CheckRealm(value); err != nil {

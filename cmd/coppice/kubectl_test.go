@@ -34,8 +34,10 @@ func TestKubectl(t *testing.T) {
 	differing := map[string]string{} // what Coppice does, by command line
 	same := map[string]bool{}
 	datadriven.Walk(t, recordings, func(t *testing.T, path string) {
+		t.Helper()
 		p.dir = t.TempDir()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
 			switch d.Cmd {
 			case "file":
 				p.write(t, d.CmdArgs[0].Key, d.Input)
@@ -60,7 +62,7 @@ func TestKubectl(t *testing.T) {
 		t.Errorf("docs/commands.md does not have %q", count)
 	}
 	var problems []string // datadriven ends a file at its first error
-	datadriven.RunTest(t, "testdata/kubectl.txt", func(t *testing.T, d *datadriven.TestData) string {
+	datadriven.RunTest(t, "testdata/kubectl.txt", func(_ *testing.T, d *datadriven.TestData) string {
 		var b strings.Builder
 		var quoted []string
 		reason, lines, _ := strings.Cut(d.Input, "\n")

@@ -26,6 +26,7 @@ func TestKubectlFlags(t *testing.T) {
 	used := map[flagNotOffered]bool{}
 	rows := map[string]*flagRow{}
 	datadriven.RunTest(t, "../../internal/oracle/testdata/commands/helps.txt", func(t *testing.T, d *datadriven.TestData) string {
+		t.Helper()
 		if d.Cmd != "flags" {
 			return d.Expected
 		}

@@ -224,7 +224,7 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 		if err == nil && fields.matches(o) {
 			err = visit(o)
 		}
-		if err != nil && !(narrowed && errors.Is(err, client.ErrNotFound)) {
+		if err != nil && (!narrowed || !errors.Is(err, client.ErrNotFound)) {
 			errs = append(errs, err)
 		}
 	}

@@ -170,7 +170,7 @@ func applyTo(kinds *Kinds, was Object, manifest *coppicev1.Object, next []byte) 
 	m.Finalizers = applyFinalizers(m.GetFinalizers(), sent.GetFinalizers(), gone.Of("finalizers"))
 	owners, warnings := dedupOwners(sent.GetOwnerReferences())
 	m.OwnerReferences = applyOwners(m.GetOwnerReferences(), owners, gone.Of("ownerReferences"))
-	m.Uses = applyUses(kinds, was.Node.Namespace, m.GetUses(), sent.GetUses(), gone.Of("uses"))
+	m.Uses = applyUses(kinds, was.Namespace, m.GetUses(), sent.GetUses(), gone.Of("uses"))
 	if gone.Has(jsonvalue.FieldName("expiresAt")) {
 		m.ExpiresAt = nil
 	}

@@ -37,12 +37,12 @@ func (s *coppice) Write(_ context.Context, w oracle.Write) (*oracle.Written, err
 		}
 		o, err := widget(w.Body)
 		if err != nil {
-			return &oracle.Written{Code: 1, Said: "no manifest"}, nil
+			return &oracle.Written{Code: 1, Said: "no manifest"}, nil //nolint:nilerr // a reply
 		}
 		out, refused = rule(ctx, kind, o)
 	}
 	if refused != nil {
-		return &oracle.Written{Code: 1, Said: string(refused.Reason)}, nil
+		return &oracle.Written{Code: 1, Said: string(refused.Reason)}, nil //nolint:nilerr // a reply
 	}
 	_, _, existed := s.target(w.Name)
 	s.realm.Apply(out.Events)
@@ -101,7 +101,7 @@ func widget(body []byte) (*coppicev1.Object, error) {
 // TestReplayApply compares apply with the recordings of kubectl apply. Where Coppice
 // deliberately does something else, a rule of testdata/apply-deviations.txt names it, and why.
 // A rule that explains nothing fails the test.
-func TestReplayApply(t *testing.T) {
+func TestReplayApply(t *testing.T) { //nolint:tparallel // the scripts end before the rules are counted
 	t.Parallel()
 	deviations := readDeviations(t, "testdata/apply-deviations.txt")
 	t.Run("scripts", func(t *testing.T) {
