@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -15,12 +14,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
-	"github.com/coppice-gc/coppice/services/graph/plan"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
-
-// maxBatch is the maximum number of objects of a request.
-const maxBatch = 10000
 
 // writerServer serves commands and linearizable reads.
 type writerServer struct {
@@ -173,101 +168,6 @@ func (s *writerServer) answer(q replier) func(proto.Message, *lifecycle.Error) {
 
 func resource(at bus.API) string { return lifecycle.ResourceName(at.Group, at.Plural) }
 
-func checkCount(n int, what string) *lifecycle.Error {
-	switch {
-	case n == 0:
-		return lifecycle.ErrBadRequest("the request names no %s", what)
-	case n > maxBatch:
-		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: "a request has at most 10,000 objects"}
-	}
-	return nil
-}
-
-// checkNames checks the names of objects in a field of a request, and that there are any.
-func checkNames(field string, names []string) *lifecycle.Error {
-	if err := checkCount(len(names), "names"); err != nil {
-		return err
-	}
-	for i, name := range names {
-		if name == "" {
-			return errNoName(fmt.Sprintf("%s[%d]", field, i))
-		}
-	}
-	return nil
-}
-
-// checkNamed checks the objects that a request names, and that there are any.
-func checkNamed[O interface{ GetName() string }](objects []O) *lifecycle.Error {
-	if err := checkCount(len(objects), "objects"); err != nil {
-		return err
-	}
-	for i, o := range objects {
-		if o.GetName() == "" {
-			return errNoName(fmt.Sprintf("objects[%d].name", i))
-		}
-	}
-	return nil
-}
-
-func errNoName(field string) *lifecycle.Error {
-	return lifecycle.ErrBadRequest("%s is empty; write the name of an object", field)
-}
-
-// decide decides the i-th object of a request.
-type decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
-
-// create decides creations. It checks what does not depend on the state before the writer
-// decides, so that the writer need not.
-func create(_ string, objects []*coppicev1.Object) decide {
-	checked := make([]lifecycle.Checked, len(objects))
-	for i, o := range objects {
-		checked[i] = lifecycle.Check(o)
-	}
-	return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-		return lifecycle.CreateChecked(ctx, at, &checked[i])
-	}
-}
-
-// apply returns a function that decides applies, as create decides creations: with across also of objects
-// that use objects in other namespaces.
-func apply(across bool) decideObjects {
-	return func(namespace string, objects []*coppicev1.Object) decide {
-		checked := make([]lifecycle.Manifest, len(objects))
-		for i, o := range objects {
-			checked[i] = lifecycle.CheckManifest(namespace, o)
-		}
-		return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-			c := *ctx
-			c.Across = across
-			return lifecycle.ApplyChecked(&c, at, &checked[i])
-		}
-	}
-}
-
-// decideObjects returns the function that decides the objects of a request for a namespace.
-type decideObjects func(namespace string, objects []*coppicev1.Object) decide
-
-// each returns a function that decides each object by a rule.
-func each(rule func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)) decideObjects {
-	return func(_ string, objects []*coppicev1.Object) decide {
-		return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-			return rule(ctx, at, objects[i])
-		}
-	}
-}
-
-// strictly returns a decide function that refuses owners which do not keep an object, if strict is set.
-func strictly(strict bool, by decide) decide {
-	if !strict {
-		return by
-	}
-	return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-		c := *ctx
-		c.StrictOwners = true
-		return by(&c, at, i)
-	}
-}
-
 // objects handles the verbs whose request is an ObjectsRequest.
 func (s *writerServer) objects(by decideObjects) func(*request, bus.API) *lifecycle.Error {
 	return func(q *request, at bus.API) *lifecycle.Error {
@@ -301,17 +201,6 @@ func (s *writerServer) patch(q *request, at bus.API) *lifecycle.Error {
 		})),
 		Name: func(i int) string { return r.GetPatches()[i].GetName() },
 	}, "")
-}
-
-// checkSession checks a request of an import session. One that only closes it has no objects.
-func checkSession(session string, objects int, closes bool) *lifecycle.Error {
-	if !sessionPattern.MatchString(session) {
-		return lifecycle.ErrBadRequest("session: %q is not the name of an import session: 1 to 63 letters, digits and hyphens, such as a UUID", session)
-	}
-	if objects == 0 && closes {
-		return nil
-	}
-	return checkCount(objects, "objects")
 }
 
 // restore handles the verb restore.
@@ -399,29 +288,6 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 		work.Atomic = true // a plan covers the whole request
 	}
 	return s.submit(q, at, work, "")
-}
-
-// decideParts returns the number of objects of a deletion with parts, and the function that decides
-// them in order.
-func decideParts(d plan.Deletion) (count int, by decide) {
-	type object struct {
-		name string
-		part *plan.Deletion
-	}
-	var objects []object
-	for _, part := range d.All() {
-		for _, name := range part.GetNames() {
-			objects = append(objects, object{name, &part})
-		}
-	}
-	return len(objects), func(ctx *lifecycle.Context, _ lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-		part := objects[i].part
-		kind := ctx.Kinds().Resource(part.Resource)
-		if kind == nil {
-			return nil, lifecycle.ErrUnknownKind(part.Resource)
-		}
-		return lifecycle.Delete(ctx, lifecycle.Key{Kind: kind, Namespace: part.Namespace, Name: objects[i].name}, part.GetVersion(), part.GetOptions())
-	}
 }
 
 func (s *writerServer) removeFinalizer(q *request, at bus.API) *lifecycle.Error {

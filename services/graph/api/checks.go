@@ -1,0 +1,62 @@
+package api
+
+import (
+	"fmt"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+// maxBatch is the maximum number of objects of a request.
+const maxBatch = 10000
+
+// checkCount checks how many objects or names a request has.
+func checkCount(n int, what string) *lifecycle.Error {
+	switch {
+	case n == 0:
+		return lifecycle.ErrBadRequest("the request names no %s", what)
+	case n > maxBatch:
+		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: "a request has at most 10,000 objects"}
+	}
+	return nil
+}
+
+// checkNames checks the names of objects in a field of a request, and that there are any.
+func checkNames(field string, names []string) *lifecycle.Error {
+	if err := checkCount(len(names), "names"); err != nil {
+		return err
+	}
+	for i, name := range names {
+		if name == "" {
+			return errNoName(fmt.Sprintf("%s[%d]", field, i))
+		}
+	}
+	return nil
+}
+
+// checkNamed checks the objects that a request names, and that there are any.
+func checkNamed[O interface{ GetName() string }](objects []O) *lifecycle.Error {
+	if err := checkCount(len(objects), "objects"); err != nil {
+		return err
+	}
+	for i, o := range objects {
+		if o.GetName() == "" {
+			return errNoName(fmt.Sprintf("objects[%d].name", i))
+		}
+	}
+	return nil
+}
+
+func errNoName(field string) *lifecycle.Error {
+	return lifecycle.ErrBadRequest("%s is empty; write the name of an object", field)
+}
+
+// checkSession checks a request of an import session. One that only closes it has no objects.
+func checkSession(session string, objects int, closes bool) *lifecycle.Error {
+	if !sessionPattern.MatchString(session) {
+		return lifecycle.ErrBadRequest("session: %q is not the name of an import session: 1 to 63 letters, digits and hyphens, such as a UUID", session)
+	}
+	if objects == 0 && closes {
+		return nil
+	}
+	return checkCount(objects, "objects")
+}
