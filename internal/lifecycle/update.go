@@ -186,10 +186,10 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 	return out, nil
 }
 
-// checkNamed refuses an update of nothing.
+// checkNamed refuses an update of an object without a name.
 func checkNamed(at Key) *Error {
 	if at.Name == "" {
-		return invalid(at, []Cause{required("metadata.name", "")})
+		return at.err(ReasonBadRequest, "the name of the object is empty; write the name of one of the %s", at.Kind.Resource())
 	}
 	return nil
 }
