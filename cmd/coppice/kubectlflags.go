@@ -14,10 +14,12 @@ import (
 type flagNotOffered struct {
 	name, shorthand string
 	commands        string // separated by blanks; "" for every command that has no such flag
-	why             string // and what to do instead
+	why             string // and what to do instead; thisCommand stands for the command
 }
 
 const (
+	thisCommand     = "COMMAND"
+	nameIt          = "name the object: coppice edit TYPE NAME"
 	noImpersonation = "a client acts as its NATS user, whose permissions decide; --actor names who acts, for the log"
 	noKubeconfig    = "the connection comes from a NATS context, which --context names, or from --server and --realm"
 	noProfile       = "commands write no profiles" + leaveOut
@@ -50,7 +52,7 @@ var flagsNotOffered = []flagNotOffered{
 	{name: "disable-compression", why: "replies are not compressed" + leaveOut},
 	{name: "edit", commands: "create", why: "edit the file before, or the object afterwards with 'coppice edit'"},
 	{name: "field-manager", why: "the log has who has changed an object: name it with --actor"},
-	{name: "filename", shorthand: "f", commands: "edit", why: "name the object: coppice edit TYPE NAME"},
+	{name: "filename", shorthand: "f", commands: "edit", why: nameIt},
 	{name: "force", commands: "apply replace", why: neverRecreates},
 	{name: "force-conflicts", why: "apply has no conflicts: it sets what the manifest has" + leaveOut},
 	{name: "grace-period", commands: "apply replace", why: neverRecreates},
@@ -58,7 +60,8 @@ var flagsNotOffered = []flagNotOffered{
 	{name: "interactive", shorthand: "i", commands: "delete", why: "--dry-run=cascade shows what would be deleted, and --plan deletes exactly that"},
 	{name: "kubeconfig", why: noKubeconfig},
 	{name: "kuberc", why: "no file has defaults of flags; the environment has those of the connection"},
-	{name: "kustomize", shorthand: "k", why: "kustomizations are built by another program: kustomize build DIRECTORY | coppice apply -f -"},
+	{name: "kustomize", shorthand: "k", commands: "edit", why: nameIt},
+	{name: "kustomize", shorthand: "k", why: "kustomizations are built by another program: kustomize build DIRECTORY | coppice " + thisCommand + " -f -"},
 	{name: "local", why: "the server evaluates objects: --dry-run=server changes nothing"},
 	{name: "log-flush-frequency", why: "log lines are written at once" + leaveOut},
 	{name: "match-server-version", why: "docs/versioning.md says which releases of the program and the services work together" + leaveOut},
@@ -74,7 +77,7 @@ var flagsNotOffered = []flagNotOffered{
 	{name: "prune", commands: "apply diff", why: noPrune},
 	{name: "prune-allowlist", commands: "apply diff", why: noPrune},
 	{name: "raw", why: "a realm has no paths of HTTP; docs/api.md describes its requests"},
-	{name: "recursive", shorthand: "R", commands: "edit", why: "name the object: coppice edit TYPE NAME"},
+	{name: "recursive", shorthand: "R", commands: "edit", why: nameIt},
 	{name: "recursive", shorthand: "R", commands: "explain", why: noSchemas},
 	{name: "request-timeout", why: "NATS_TIMEOUT in the environment says how long to wait for a reply"},
 	{name: "save-config", why: "apply records what it has set by itself: create objects with apply"},
@@ -119,5 +122,6 @@ func flagError(c *cobra.Command, err error) error {
 	if !known {
 		return err
 	}
-	return fmt.Errorf("%s has no --%s: %s", strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" "), f.name, f.why)
+	command := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
+	return fmt.Errorf("%s has no --%s: %s", command, f.name, strings.ReplaceAll(f.why, thisCommand, command))
 }

@@ -81,7 +81,8 @@ func refusesFlag(t *testing.T, command, given string, f flagNotOffered) {
 	t.Helper()
 	var stderr strings.Builder
 	code := Main([]string{command, given, "x"}, strings.NewReader(""), io.Discard, &stderr)
-	if want := fmt.Sprintf("coppice: %s has no --%s: %s\n", command, f.name, f.why); code != 2 || !strings.HasPrefix(stderr.String(), want) {
+	why := strings.ReplaceAll(f.why, "COMMAND", command)
+	if want := fmt.Sprintf("coppice: %s has no --%s: %s\n", command, f.name, why); code != 2 || !strings.HasPrefix(stderr.String(), want) {
 		t.Errorf("coppice %s %s: exit code %d, and it prints %s; want 2 and %s", command, given, code, &stderr, want)
 	}
 }
