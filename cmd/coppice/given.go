@@ -80,7 +80,10 @@ func (a *app) checkGiven(c *cobra.Command, args []string) error {
 // textsOf returns the values of a flag that has text.
 func textsOf(f *pflag.Flag) []string {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
-		return list.GetSlice()
+		if values := list.GetSlice(); len(values) > 0 {
+			return values
+		}
+		return []string{""} // pflag reads an empty text as no values
 	}
 	if f.Value.Type() == "string" {
 		return []string{f.Value.String()}
