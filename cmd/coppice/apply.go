@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 )
 
 // writeFlags are the flags that apply, create, replace and import have in common.
@@ -70,12 +71,7 @@ applyacross, which operators have.`,
 		},
 		rehearse: (*session).rehearseApply,
 		listed:   true,
-		check: func(o *client.Object) error {
-			if m := o.GetMetadata(); m.GetName() == "" && m.GetGenerateName() != "" {
-				return errors.New("generateName names another object each time, and apply cannot find the one before: use create, or write a name")
-			}
-			return nil
-		},
+		check:    checkName,
 	})
 	c.Flags().BoolVar(&across, "across", false, "the objects may use objects in other namespaces")
 	return c
@@ -113,7 +109,21 @@ of the object since then is an error. An object that does not exist is an error.
 		send:     client.ResourceClient.UpdateBatch,
 		outcome:  func(client.Result, uint64) string { return "replaced" },
 		rehearse: rehearsed("replaced"),
+		check: func(e manifestfile.Entry) error {
+			if e.Foreign != nil {
+				return e.Foreign
+			}
+			return checkName(e)
+		},
 	})
+}
+
+// checkName refuses an object whose name the server would generate.
+func checkName(e manifestfile.Entry) error {
+	if m := e.Object.GetMetadata(); m.GetName() == "" && m.GetGenerateName() != "" {
+		return errors.New("generateName names another object each time, and none that exists: use create, or write a name")
+	}
+	return nil
 }
 
 // writeCommand completes a command that writes the objects of manifests.

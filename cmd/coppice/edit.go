@@ -101,6 +101,8 @@ func (s *session) replaceEdited(ctx context.Context, objects client.ResourceClie
 		return "", fmt.Errorf("the file has %d objects; it must have the one that was edited", len(entries))
 	case entries[0].Err != nil:
 		return "", entries[0].Err
+	case entries[0].Foreign != nil:
+		return "", entries[0].Foreign
 	}
 	edited, was := entries[0].Object, o.GetMetadata()
 	is := edited.GetMetadata()

@@ -251,7 +251,7 @@ func (s *session) patch(ctx context.Context, args []string, f patchFlags) error 
 	}
 	patch, err := manifestfile.ReadPatch(file, text)
 	if err != nil {
-		return wrong("the patch is not an object in JSON or YAML: %w", err)
+		return wrong("the patch cannot be read: %w", err)
 	}
 	return s.modify(ctx, args, f.modifyFlags, "patched", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
 		did, is, err := s.patchObject(ctx, k, o, patch, false, mode)

@@ -21,7 +21,7 @@ type operation struct {
 	done string // "applied"
 	send func(client.ResourceClient, context.Context, []*client.Object, ...client.WriteOption) ([]client.Result, error)
 	// check returns why the command does not take an object; it may be nil.
-	check func(*client.Object) error
+	check func(manifestfile.Entry) error
 	// options are those of the command's flags.
 	options []client.WriteOption
 	// outcome is the word for what happened to an object. before is the realm's
@@ -128,8 +128,10 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 		o := &outcomes[at]
 		if o.item, o.err = w.place(e, w.namespace); o.err == nil {
 			o.objects = w.objects(o.kind, o.namespace)
-			if w.check != nil && w.check(o.Object) != nil {
-				o.err = fmt.Errorf("%s: %s: %w", o.At, o.key(), w.check(o.Object))
+			if w.check != nil {
+				if err := w.check(e); err != nil {
+					o.err = fmt.Errorf("%s: %s: %w", o.At, o.key(), err)
+				}
 			}
 		}
 	}

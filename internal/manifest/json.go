@@ -95,17 +95,30 @@ func (v resourceVersion) MarshalJSON() ([]byte, error) {
 }
 
 func (v *resourceVersion) UnmarshalJSON(b []byte) error {
-	s := strings.Trim(string(b), `"`)
-	if s == "" || s == "null" {
+	s := string(b)
+	if s[0] != '-' && (s[0] < '0' || s[0] > '9') {
+		s = ""
+		if err := json.Unmarshal(b, &s); err != nil {
+			return describe("metadata.resourceVersion", err)
+		}
+	}
+	if s == "" {
 		*v = 0
 		return nil
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return fmt.Errorf("metadata.resourceVersion: %q is not a revision: a revision is a number", s)
+		return &RevisionError{Value: s}
 	}
 	*v = resourceVersion(n)
 	return nil
+}
+
+// RevisionError says that the resourceVersion of a manifest comes from another system.
+type RevisionError struct{ Value string }
+
+func (e *RevisionError) Error() string {
+	return fmt.Sprintf("metadata.resourceVersion: %q is not a revision: a revision is a number", e.Value)
 }
 
 type (
@@ -150,6 +163,22 @@ func texts(field string, b []byte) (map[string]string, error) {
 		}
 	}
 	return read, nil
+}
+
+// CheckTexts returns a *FieldError for a label or annotation of a manifest, or of a patch, that is not text.
+func CheckTexts(doc []byte) error {
+	var m struct {
+		Metadata metaTexts `json:"metadata"`
+	}
+	if err := json.Unmarshal(doc, &m); err != nil {
+		return describe("", err)
+	}
+	return nil
+}
+
+type metaTexts struct {
+	Labels      labels      `json:"labels"`
+	Annotations annotations `json:"annotations"`
 }
 
 type timestamp timestamppb.Timestamp
@@ -237,9 +266,7 @@ func describe(field string, err error) error {
 	}
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) {
-		if t.Field != "" {
-			field += "." + t.Field
-		}
+		field = strings.Trim(field+"."+t.Field, ".")
 		return fail("must be %s, not %s", jsonType(t.Type.String()), t.Value)
 	}
 	if strings.HasPrefix(err.Error(), field+".") {

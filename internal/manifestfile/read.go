@@ -14,6 +14,7 @@ import (
 	encoding "golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 
+	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -31,6 +32,8 @@ func (p Position) String() string { return p.File + ":" + strconv.Itoa(p.Line) }
 type Entry struct {
 	At     Position
 	Object *coppicev1.Object
+	// Foreign is the error of a resourceVersion that comes from another system. Object has none then.
+	Foreign *manifest.RevisionError
 	// Err begins with the position.
 	Err error
 }
@@ -71,7 +74,10 @@ func ReadPatch(file string, data []byte) ([]byte, error) {
 		case !s.isObject():
 			problem = at(file, s.line(), errors.New("not an object"))
 		default:
-			if patch, problem = s.json(); problem != nil {
+			if patch, problem = s.json(); problem == nil {
+				problem = manifest.CheckTexts(patch)
+			}
+			if problem != nil {
 				problem = at(file, lineOf(s, problem), problem)
 			}
 		}
@@ -258,7 +264,7 @@ func appendEntries(entries []Entry, file string, s source, in list) []Entry {
 	}
 	e := Entry{At: Position{File: file, Line: max(s.line(), 1)}}
 	if !ok {
-		e.Object, err = object(s, in)
+		e.Object, e.Foreign, err = object(s, in)
 	}
 	if err != nil {
 		e.At.Line = max(lineOf(s, err), 1)
@@ -268,33 +274,39 @@ func appendEntries(entries []Entry, file string, s source, in list) []Entry {
 }
 
 // object returns the object of a manifest. An item of a list without apiVersion and kind has those of the list.
-func object(s source, in list) (*coppicev1.Object, error) {
+func object(s source, in list) (*coppicev1.Object, *manifest.RevisionError, error) {
 	if !s.isObject() {
-		return nil, errNotAnObject
+		return nil, nil, errNotAnObject
 	}
 	raw, err := s.json()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	o, err := manifest.FromJSON(raw)
+	var foreign *manifest.RevisionError
+	if errors.As(err, &foreign) {
+		if raw, err = jsonvalue.MergePatch(raw, []byte(`{"metadata":{"resourceVersion":null}}`)); err == nil {
+			o, err = manifest.FromJSON(raw)
+		}
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := checkMembers(o); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if o.ApiVersion == "" && o.Kind == "" {
 		o.ApiVersion, o.Kind = in.apiVersion, in.kind
 	}
 	switch {
 	case o.GetKind() == "":
-		return nil, errors.New("kind is missing: a manifest says what it is by apiVersion and kind")
+		return nil, nil, errors.New("kind is missing: a manifest says what it is by apiVersion and kind")
 	case o.GetApiVersion() == "":
-		return nil, fmt.Errorf("apiVersion is missing: a manifest says what it is by apiVersion and kind (%s)", o.GetKind())
+		return nil, nil, fmt.Errorf("apiVersion is missing: a manifest says what it is by apiVersion and kind (%s)", o.GetKind())
 	case o.GetApiVersion() == "v1" && o.GetKind() == "List":
-		return nil, errNoItems
+		return nil, nil, errNoItems
 	}
-	return o, nil
+	return o, foreign, nil
 }
 
 // ofMetadata are members of metadata that no known kind has outside of it. labels is not one of

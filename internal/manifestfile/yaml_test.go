@@ -24,6 +24,9 @@ func show(entries []manifestfile.Entry, err error) string {
 			raw = []byte(fail.Error())
 		}
 		fmt.Fprintf(&b, "%s %s\n", e.At, raw)
+		if e.Foreign != nil {
+			fmt.Fprintf(&b, "foreign %v\n", e.Foreign)
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(&b, "syntax %v\n", err)
@@ -34,6 +37,9 @@ func show(entries []manifestfile.Entry, err error) string {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, in, want string }{
+		{"resourceVersion of another system", "apiVersion: v1\nkind: Pod\nmetadata: {resourceVersion: abc, name: a}\n",
+			`f:1 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n" + `foreign metadata.resourceVersion: "abc" is not a revision: a revision is a number` + "\n"},
+		{"resourceVersion that is no text", "apiVersion: v1\nkind: Pod\nmetadata:\n  resourceVersion: {}\n", "error f:4: metadata.resourceVersion: must be a string, not object\n"},
 		{"documents", `# a comment
 ---
 apiVersion: v1
@@ -220,7 +226,11 @@ func TestReadPatch(t *testing.T) {
 		"{\"a\": 1,\n\"a\": 2}":                                      `f:2: "a" is there already`,
 		"spec:\n  ~: 1\n":                                            `f:2: the name of a member must be text, and ~ is not: write "~"`,
 		"spec: {[a]: 1}":                                             `f:1: the name of a member must be text`,
-		"a: b: c":                                                    `f:1: invalid YAML: mapping values are not allowed in this context`,
+		"metadata:\n  labels:\n    x: 5\n":                           `f:3: metadata.labels: the value of "x" must be text, not 5: write "5"`,
+		`{"metadata": {"annotations": {"x": true, "y": null}}}`: `f:1: metadata.annotations: the value of "x" must be text, not true: write "true"`,
+		"metadata: {labels: {x: ~}, annotations: ~}":            `{"metadata":{"labels":{"x":null},"annotations":null}}`,
+		"metadata: 5": `f:1: metadata: must be an object, not number`,
+		"a: b: c":     `f:1: invalid YAML: mapping values are not allowed in this context`,
 	} {
 		got, err := manifestfile.ReadPatch("f", []byte(in))
 		if err != nil {
