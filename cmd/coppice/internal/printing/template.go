@@ -97,11 +97,13 @@ func (p *ColumnsPrinter) End() error {
 	return p.Table.Flush()
 }
 
-// SortedPrinter keeps all objects, and hands them on in the order of --sort-by.
+// SortedPrinter keeps all objects, and hands them on in the order of --sort-by: none if one of them
+// has no place in it.
 type SortedPrinter struct {
 	Printer
-	By   *jsonpath.Path
-	rows []sortedRow
+	By     *jsonpath.Path
+	rows   []sortedRow
+	failed bool // Object has returned an error
 }
 
 type sortedRow struct {
@@ -117,12 +119,19 @@ func (p *SortedPrinter) Object(k client.Kind, o *coppicev1.Object) error {
 		return err
 	}
 	values, err := p.By.Select(v)
+	if err != nil {
+		p.failed = true
+		return fmt.Errorf("--sort-by: %w", err)
+	}
 	p.rows = append(p.rows, sortedRow{k, o, values})
-	return err
+	return nil
 }
 
 // End implements Printer. Of several objects at least one must have a value.
 func (p *SortedPrinter) End() error {
+	if p.failed {
+		return nil
+	}
 	if len(p.rows) > 1 && !slices.ContainsFunc(p.rows, func(r sortedRow) bool { return len(r.values) > 0 }) {
 		return fmt.Errorf("--sort-by: no object has a value at the path %s", p.By)
 	}
