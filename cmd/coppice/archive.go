@@ -98,9 +98,9 @@ func (a *app) withArchives(do func(ctx context.Context, o *opened, args []string
 }
 
 func (o *opened) opener() stores.Opener {
-	return stores.Opener{JetStream: func(context.Context) (jetstream.JetStream, error) {
+	return stores.Opener{JetStream: func(ctx context.Context) (jetstream.JetStream, error) {
 		if o.nc == nil {
-			_, nc, err := o.client()
+			_, nc, err := o.client(ctx)
 			if err != nil {
 				return nil, err
 			}

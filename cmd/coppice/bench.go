@@ -338,7 +338,7 @@ func (a *app) benchDeployment(ctx context.Context, f benchFlags) (*bench.Deploym
 		Measuring: func() (func() error, error) { return startProfiles(f.profile) },
 	}
 	if a.dial.Server != "" || a.dial.Context != "" {
-		c, nc, err := a.client()
+		c, nc, err := a.client(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -64,8 +64,7 @@ func (a *app) completeRealms() completion {
 	return func(c *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(c.Context(), completionTime)
 		defer stop()
-		a.dial.Timeout = min(a.dial.Timeout, completionTime)
-		s, err := a.connect()
+		s, err := a.connect(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -145,7 +144,6 @@ func (a *app) completing(offer func(ctx context.Context, s *session, args []stri
 	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(c.Context(), completionTime)
 		defer stop()
-		a.dial.Timeout = min(a.dial.Timeout, completionTime)
 		s, err := a.open(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

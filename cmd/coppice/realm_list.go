@@ -22,7 +22,7 @@ func (a *app) inRealm(do func(ctx context.Context, s *session, args []string) er
 		if len(args) > 0 {
 			a.realm = args[0]
 		}
-		s, err := a.connect()
+		s, err := a.connect(c.Context())
 		if err == nil {
 			defer s.nc.Close()
 			err = do(c.Context(), s, args)

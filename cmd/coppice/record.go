@@ -63,7 +63,7 @@ it, and 'coppice replay' makes objects of it again.`,
 const flushEvery = 5 * time.Second
 
 func (a *app) record(ctx context.Context, f recordFlags) error {
-	c, nc, err := a.client()
+	c, nc, err := a.client(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -106,7 +107,7 @@ func (a *app) usage(c *cobra.Command, err error) error {
 }
 
 // client connects as a person or a script does. The connection must be closed.
-func (a *app) client(opts ...client.Option) (*client.Client, *nats.Conn, error) {
+func (a *app) client(ctx context.Context, opts ...client.Option) (*client.Client, *nats.Conn, error) {
 	if err := a.dial.Complete(); err != nil {
 		return nil, nil, err
 	}
@@ -129,7 +130,7 @@ func (a *app) client(opts ...client.Option) (*client.Client, *nats.Conn, error) 
 		return nil, nil, err
 	}
 	a.dial.Actor = actor
-	nc, err := a.dial.Client("coppice")
+	nc, err := a.dial.Client(ctx, "coppice")
 	if err != nil {
 		return nil, nil, err
 	}

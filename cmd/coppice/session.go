@@ -51,7 +51,7 @@ func (a *app) in(do func(ctx context.Context, s *session, args []string) error) 
 // out whether there is such a realm, instead of trying until the timeout.
 func (a *app) open(ctx context.Context) (*session, error) {
 	unanswered := make(chan struct{}, 1)
-	s, err := a.connect(client.WithOnError(func(error) {
+	s, err := a.connect(ctx, client.WithOnError(func(error) {
 		select {
 		case unanswered <- struct{}{}:
 		default:
@@ -96,8 +96,8 @@ func (s *session) noRealm(ctx context.Context) error {
 }
 
 // connect connects, and reads no kinds.
-func (a *app) connect(opts ...client.Option) (*session, error) {
-	c, nc, err := a.client(opts...)
+func (a *app) connect(ctx context.Context, opts ...client.Option) (*session, error) {
+	c, nc, err := a.client(ctx, opts...)
 	if err != nil {
 		return nil, err
 	}

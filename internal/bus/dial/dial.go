@@ -230,19 +230,43 @@ func (c *Config) options() (url string, opts []nats.Option, err error) {
 	return url, opts, nil
 }
 
-// Client connects as a command does: it fails if no server can be reached. A connection that is
-// lost later is made again.
-func (c *Config) Client(name string) (*nats.Conn, error) {
+// Client connects as a command does: it fails if no server can be reached, or if ctx ends before. A
+// connection that is lost later is made again.
+func (c *Config) Client(ctx context.Context, name string) (*nats.Conn, error) {
 	url, opts, err := c.options()
 	if err != nil {
 		return nil, err
 	}
 	opts = append([]nats.Option{nats.Name(name), nats.Timeout(c.Timeout), nats.MaxReconnects(-1)}, opts...)
-	nc, err := nats.Connect(url, watched(opts)...)
-	if err != nil {
-		return nil, explain(url, err)
+	nc, err := until(ctx, url, opts)
+	if err != nil && ctx.Err() == nil {
+		err = explain(url, err)
 	}
-	return nc, nil
+	return nc, err
+}
+
+// until connects, and returns the error of ctx as soon as it ends. nats.Connect knows no context: it
+// waits for a server that accepts a connection and sends nothing.
+func until(ctx context.Context, url string, opts []nats.Option) (*nats.Conn, error) {
+	type outcome struct {
+		nc  *nats.Conn
+		err error
+	}
+	ready := make(chan outcome)
+	go func() {
+		nc, err := nats.Connect(url, watched(opts)...)
+		select {
+		case ready <- outcome{nc, err}:
+		case <-ctx.Done():
+			nc.Close()
+		}
+	}()
+	select {
+	case o := <-ready:
+		return o.nc, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Redacted returns the addresses of servers without the passwords in them.
@@ -323,9 +347,12 @@ func connect(ctx context.Context, server, name string, log *slog.Logger, waits f
 	}, opts...)
 	said := ""
 	for {
-		nc, err := nats.Connect(server, watched(opts)...)
+		nc, err := until(ctx, server, opts)
 		if err == nil {
 			return nc, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		if errors.Is(err, nats.ErrAuthorization) || strings.Contains(strings.ToLower(err.Error()), "authorization violation") {
 			return nil, explain(server, err)

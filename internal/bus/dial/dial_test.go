@@ -1,6 +1,7 @@
 package dial_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,6 +10,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -60,7 +63,7 @@ func as(t *testing.T, args ...string) (*nats.Conn, error) {
 	if err := c.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	nc, err := c.Client("test")
+	nc, err := c.Client(testkit.Context(t), "test")
 	if err == nil {
 		t.Cleanup(nc.Close)
 	}
@@ -275,4 +278,32 @@ func TestContext(t *testing.T) {
 	t.Setenv("NATS_CONTEXT", "")
 	write(t, filepath.Join(dir, "nats", "context.txt"), []byte("shop"))
 	comesIn(t)
+}
+
+// A client and a service that wait for a silent server end with their context.
+func TestEnds(t *testing.T) {
+	alone(t)
+	for name, connect := range map[string]func(context.Context, *dial.Config) (*nats.Conn, error){
+		"client": func(ctx context.Context, c *dial.Config) (*nats.Conn, error) { return c.Client(ctx, "test") },
+		"service": func(ctx context.Context, c *dial.Config) (*nats.Conn, error) {
+			return c.Service(ctx, "test", slog.New(slog.DiscardHandler))
+		},
+	} {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		ctx, end := context.WithCancel(t.Context())
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				t.Cleanup(func() { _ = c.Close() })
+			}
+			end()
+		}()
+		c := &dial.Config{Server: "nats://" + l.Addr().String(), Timeout: testkit.Timeout}
+		if _, err := connect(ctx, c); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want that the context has ended", name, err)
+		}
+	}
 }

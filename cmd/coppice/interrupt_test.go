@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// A signal ends a command that waits for the server, or for the reply to a request.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	for name, silent := range map[string]func(t *testing.T) (url string, asked <-chan struct{}){"server": silentServer, "service": silentService} {
+		for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			t.Run(name+" "+signal.String(), func(t *testing.T) {
+				t.Parallel()
+				ctx := testkit.Context(t)
+				url, asked := silent(t)
+				var out, said bytes.Buffer
+				cmd := exec.CommandContext(ctx, program(t), "get", "pods", "--server", url, "--timeout", "1h")
+				cmd.Stdout, cmd.Stderr = &out, &said
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- cmd.Wait() }()
+				testkit.Receive(t, ctx, "the command to connect", asked)
+				if err := cmd.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+				err := testkit.Receive(t, ctx, "the command to end", ended)
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.ExitCode() != 1 || out.String() != "" || said.String() != "coppice: interrupted\n" {
+					t.Errorf("%v, it prints %q and says %q", err, &out, &said)
+				}
+			})
+		}
+	}
+}
+
+// silentServer accepts connections, and sends nothing.
+func silentServer(t *testing.T) (url string, asked <-chan struct{}) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	accepted := make(chan struct{}, 1)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			t.Cleanup(func() { _ = c.Close() })
+			accepted <- struct{}{}
+		}
+	}()
+	return "nats://" + l.Addr().String(), accepted
+}
+
+// silentService receives requests, and does not reply.
+func silentService(t *testing.T) (url string, asked <-chan struct{}) {
+	t.Helper()
+	server := testkit.NATS(t)
+	received := make(chan struct{}, 1)
+	nc := testkit.Conn(t, server, bus.RoleAnswers)
+	_, err := nc.Subscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbList), func(*nats.Msg) {
+		select {
+		case received <- struct{}{}:
+		default:
+		}
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.URL(), received
+}
