@@ -10,15 +10,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/kept"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
-
-// maxBatch is the largest number of objects in a request.
-const maxBatch = 10000
 
 // command is a request that writes objects of one resource.
 type command struct {
@@ -54,8 +52,8 @@ func (r *resourceClient) commit(ctx context.Context, q command) (results []resul
 	switch {
 	case q.count == 0 && q.after == nil:
 		return nil, 0, lifecycle.ErrBadRequest("the request names no objects")
-	case q.count > maxBatch:
-		return nil, 0, &client.Error{Reason: client.ErrRequestEntityTooLarge, Message: "a request has at most 10,000 objects"}
+	case q.count > bus.MaxObjects:
+		return nil, 0, &client.Error{Reason: client.ErrRequestEntityTooLarge, Message: bus.TooManyObjects}
 	}
 	if err := checkNames(q.names...); err != nil {
 		return nil, 0, err

@@ -222,6 +222,9 @@ func (s *session) delete(ctx context.Context, args []string, f deleteFlags) erro
 	}
 	failed := &failures{app: s.app}
 	victims, err := s.victims(ctx, args, f, failed)
+	if err == nil {
+		victims, err = s.separated(ctx, victims, f)
+	}
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// victim is an object that is to be deleted, or all objects of a kind in a namespace that
-// match the selector, with --all without one.
+// victim is an object that is to be deleted, or all objects of a kind that match the selectors, with
+// --all without one.
 type victim struct {
 	kind            client.Kind
 	namespace, name string
@@ -41,21 +41,8 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 	}
 	var victims []victim
 	for _, t := range targets {
-		switch {
-		case len(t.names) == 0 && f.fields != "":
-			selected, err := s.selectedVictims(ctx, t, f)
-			if err != nil {
-				return nil, err
-			}
-			victims = append(victims, selected...)
-		case len(t.names) == 0:
-			namespaces, err := s.namespacesOf(ctx, t, f)
-			if err != nil {
-				return nil, err
-			}
-			for _, ns := range namespaces {
-				victims = append(victims, victim{kind: t.kind, namespace: ns, collection: true})
-			}
+		if len(t.names) == 0 {
+			victims = append(victims, victim{kind: t.kind, namespace: f.of(t.kind), collection: true})
 		}
 		for _, name := range t.names {
 			victims = append(victims, victim{kind: t.kind, namespace: f.of(t.kind), name: name})
@@ -64,12 +51,31 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 	return victims, nil
 }
 
-// selectedVictims are the objects that --field-selector selects. The server selects by labels only.
-func (s *session) selectedVictims(ctx context.Context, t target, f deleteFlags) (victims []victim, err error) {
+// separated returns victims as the server deletes them, which selects by labels only, and in one
+// namespace: the objects that --field-selector selects, and with -A a collection for each namespace.
+func (s *session) separated(ctx context.Context, victims []victim, f deleteFlags) (list []victim, err error) {
+	for _, v := range victims {
+		parts := []victim{v}
+		switch {
+		case v.collection && f.fields != "":
+			parts, err = s.selectedVictims(ctx, v.kind, f)
+		case v.collection && f.all && v.kind.Namespaced():
+			parts, err = s.collections(ctx, v.kind, f)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, parts...)
+	}
+	return list, nil
+}
+
+// selectedVictims are the objects that --field-selector selects.
+func (s *session) selectedVictims(ctx context.Context, k client.Kind, f deleteFlags) (victims []victim, err error) {
 	f.uninitialized = true
-	err = s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+	err = s.each(ctx, target{kind: k}, f.where, f.selector, func(o *coppicev1.Object) error {
 		m := o.GetMetadata()
-		victims = append(victims, victim{kind: t.kind, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUid()})
+		victims = append(victims, victim{kind: k, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUid()})
 		return nil
 	})
 	return victims, err
@@ -127,17 +133,16 @@ func (s *session) skipUnregistered(e manifestfile.Entry, f deleteFlags, failed *
 	return true
 }
 
-// namespacesOf are the namespaces in which to delete: with -A all that have
-// such objects.
-func (s *session) namespacesOf(ctx context.Context, t target, f deleteFlags) ([]string, error) {
-	if !f.all || !t.kind.Namespaced() {
-		return []string{f.of(t.kind)}, nil
-	}
+// collections returns a collection for each namespace that has objects of a kind.
+func (s *session) collections(ctx context.Context, k client.Kind, f deleteFlags) (list []victim, err error) {
 	found := map[string]bool{}
 	f.uninitialized = true // they go as well
-	err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+	err = s.each(ctx, target{kind: k}, f.where, f.selector, func(o *coppicev1.Object) error {
 		found[o.GetMetadata().GetNamespace()] = true
 		return nil
 	})
-	return slices.Sorted(maps.Keys(found)), err
+	for _, ns := range slices.Sorted(maps.Keys(found)) {
+		list = append(list, victim{kind: k, namespace: ns, collection: true})
+	}
+	return list, err
 }

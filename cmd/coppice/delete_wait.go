@@ -62,7 +62,7 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 // if there can be no plan of the victims. It is optional, and may take longer than
 // other optional information, because a large plan does.
 func (d *deletion) plannedRemovals(ctx context.Context, victims []victim) map[string]bool {
-	r, err := d.requestOf(victims, d.f)
+	r, err := requestOf(victims, d.f)
 	if err != nil {
 		return nil
 	}

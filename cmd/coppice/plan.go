@@ -98,19 +98,20 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 	if f.out != "" && s.at != "" {
 		return wrong("--out does not go with --at: the past cannot be changed")
 	}
-	if victims, err = s.named(ctx, victims, f.deleteFlags); err != nil {
+	r, err := s.named(ctx, victims, f.deleteFlags)
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(victims) == 0 && f.out == "" && f.with == "" {
+	case len(r.Parts) == 0 && f.out == "" && f.with == "":
 		_, err := fmt.Fprintln(s.stderr, "nothing to delete")
 		return err
+	case len(r.Parts) == 0:
+		return errNothingToPlan
 	}
-	r, err := s.requestOf(victims, f.deleteFlags)
-	if err == nil && f.with != "" {
-		_, err = s.addDeletions(r, f.with)
-	}
-	if err != nil {
-		return err
+	if f.with != "" {
+		if _, err := s.addDeletions(r, f.with); err != nil {
+			return err
+		}
 	}
 	if len(r.Parts) > 1 && s.at != "" {
 		return wrong("--at shows the past of a deletion of objects of one kind in one namespace")
@@ -205,7 +206,7 @@ func plannedPolicy(n *planname.Name) string {
 
 // planned carries out the plan of --plan, if the deletion still does what the plan says.
 func (d *deletion) planned(ctx context.Context, victims []victim) error {
-	r, err := d.requestOf(victims, d.f)
+	r, err := requestOf(victims, d.f)
 	if err != nil {
 		return err
 	}

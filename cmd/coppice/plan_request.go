@@ -8,27 +8,36 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/plan"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
+// errNothingToPlan refuses a plan of no object.
+var errNothingToPlan = errors.New("no object matches; there is nothing to plan")
+
 // requestOf makes a request of victims that have names.
-func (s *session) requestOf(victims []victim, f deleteFlags) (*plan.Request, error) {
+func requestOf(victims []victim, f deleteFlags) (*plan.Request, error) {
 	if len(victims) == 0 {
-		return nil, errors.New("no object matches; there is nothing to plan")
-	}
-	o, err := f.options()
-	if err != nil {
-		return nil, err
+		return nil, errNothingToPlan
 	}
 	r := &plan.Request{}
 	for _, v := range victims {
 		if v.collection {
 			return nil, wrong("a plan is of objects by name: 'coppice plan delete' lists those that match a selector")
 		}
-		if err := r.Add(plan.Object{Kind: v.kind, Namespace: v.namespace, Name: v.name}, o.Propagation, o.GracePeriod); err != nil {
-			return nil, asUsage(err)
+		if err := f.addTo(r, v); err != nil {
+			return nil, err
 		}
 	}
 	return r, nil
+}
+
+// addTo adds a victim that has a name to a request.
+func (f deleteFlags) addTo(r *plan.Request, v victim) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	return asUsage(r.Add(plan.Object{Kind: v.kind, Namespace: v.namespace, Name: v.name}, o.Propagation, o.GracePeriod))
 }
 
 // planVictims returns what a plan is of. In addition to what victims accepts, the arguments can name
@@ -84,32 +93,36 @@ func (s *session) plan(ctx context.Context, r *plan.Request) (*client.Plan, erro
 	return s.c.PlanDeletions(ctx, r.Parts, client.MinRevision(revision))
 }
 
-// named returns victims by name: it lists the objects that match the selector. With
-// --ignore-not-found it leaves out those that do not exist.
-func (s *session) named(ctx context.Context, victims []victim, f deleteFlags) (list []victim, err error) {
+// named makes a request of the objects that victims name, and of those that the selectors match. With
+// --ignore-not-found it leaves out those that do not exist. It ends when there are too many for a request.
+func (s *session) named(ctx context.Context, victims []victim, f deleteFlags) (*plan.Request, error) {
+	f.uninitialized = true
+	r := &plan.Request{}
 	for _, v := range victims {
-		objects := s.objects(v.kind, v.namespace)
-		if !v.collection {
-			if f.ignoreNotFound {
-				_, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
-				if errors.Is(err, client.ErrNotFound) {
-					continue
-				}
-				if err != nil {
-					return nil, err
-				}
-			}
-			list = append(list, v)
-			continue
-		}
-		for o, err := range objects.List(ctx, client.LabelSelector(f.selector), client.IncludeUninitialized(true)) {
+		if v.collection {
+			err := s.each(ctx, target{kind: v.kind}, f.where, f.selector, func(o *coppicev1.Object) error {
+				m := o.GetMetadata()
+				return f.addTo(r, victim{kind: v.kind, namespace: m.GetNamespace(), name: m.GetName()})
+			})
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, victim{kind: v.kind, namespace: v.namespace, name: o.GetMetadata().GetName()})
+			continue
+		}
+		if f.ignoreNotFound {
+			_, err := s.objects(v.kind, v.namespace).Get(ctx, v.name, client.IncludeUninitialized(true))
+			if errors.Is(err, client.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if err := f.addTo(r, v); err != nil {
+			return nil, err
 		}
 	}
-	return list, nil
+	return r, nil
 }
 
 // deletePlanFile carries out the plan in a file, if the deletion still does what the plan says.

@@ -163,6 +163,12 @@ const (
 	ContentProtobuf = "application/protobuf"
 )
 
+// MaxObjects is the maximum number of objects of a request, and TooManyObjects the refusal of more.
+const (
+	MaxObjects     = 10000
+	TooManyObjects = "a request has at most 10,000 objects: name or select fewer at once"
+)
+
 // MaxDeleteParts is the maximum number of parts of a deletion in addition to the objects that its
 // subject names. Each needs a request for its grant.
 const MaxDeleteParts = 100

@@ -3,19 +3,17 @@ package api
 import (
 	"fmt"
 
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
-
-// maxBatch is the maximum number of objects of a request.
-const maxBatch = 10000
 
 // checkCount checks how many objects or names a request has.
 func checkCount(n int, what string) *lifecycle.Error {
 	switch {
 	case n == 0:
 		return lifecycle.ErrBadRequest("the request names no %s", what)
-	case n > maxBatch:
-		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: "a request has at most 10,000 objects"}
+	case n > bus.MaxObjects:
+		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: bus.TooManyObjects}
 	}
 	return nil
 }

@@ -326,7 +326,7 @@ func (s *writerServer) deleteCollection(q *request, at bus.API) *lifecycle.Error
 			after = next
 			done := next == state.NameCursor{}
 			if full := r.GetLimit() > 0 && len(reply.Results) >= int(r.GetLimit()); done || full ||
-				len(reply.Results) > maxBatch || time.Since(q.received) > collectionTime || proto.Size(reply) > q.maxPayload/4 {
+				len(reply.Results) > bus.MaxObjects || time.Since(q.received) > collectionTime || proto.Size(reply) > q.maxPayload/4 {
 				if !done {
 					reply.Continue = encodeToken(next)
 				}

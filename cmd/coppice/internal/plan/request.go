@@ -1,12 +1,14 @@
 package plan
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/internal/bus"
 )
 
 // Request is what a plan is of: deletions of objects by name, all in one commit. Each part has the
@@ -39,7 +41,8 @@ func (e *TwiceError) Error() string {
 }
 
 // Add adds an object, unless the request has it already with the same policy. It returns a
-// TwiceError if the request has it with another one.
+// TwiceError if the request has it with another one, and refuses an object that is one too many
+// for a request.
 func (r *Request) Add(v Object, policy client.PropagationPolicy, grace *time.Duration) error {
 	like := client.Deletion{Resource: client.ResourceOf(v.Kind), Propagation: policy, GracePeriod: grace}
 	if v.Kind.Namespaced() {
@@ -52,6 +55,9 @@ func (r *Request) Add(v Object, policy client.PropagationPolicy, grace *time.Dur
 		}
 		return nil
 	}
+	if len(r.named) == bus.MaxObjects {
+		return &client.Error{Reason: client.ErrRequestEntityTooLarge, Message: bus.TooManyObjects}
+	}
 	at := -1
 	for i, part := range r.Parts {
 		if alike(part, like) {
@@ -59,7 +65,10 @@ func (r *Request) Add(v Object, policy client.PropagationPolicy, grace *time.Dur
 		}
 	}
 	if at < 0 {
-		at = len(r.Parts)
+		if at = len(r.Parts); at > bus.MaxDeleteParts {
+			return &client.Error{Reason: client.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
+				"a plan has at most %d kinds and namespaces of objects: name or select objects of fewer at once", bus.MaxDeleteParts+1)}
+		}
 		r.Parts, r.kinds = append(r.Parts, like), append(r.kinds, v.Kind)
 	}
 	r.Parts[at].Names = append(r.Parts[at].Names, v.Name)

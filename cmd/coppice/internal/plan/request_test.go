@@ -3,11 +3,14 @@ package plan
 import (
 	"errors"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/bus"
 )
 
 var (
@@ -96,6 +99,31 @@ func TestCommand(t *testing.T) {
 		}
 		if got := r.Command("x@1", "default"); got != "" {
 			t.Errorf("%s: got %q", what, got)
+		}
+	}
+}
+
+// A request refuses the object that is one too many, and a part that is; it has those before them.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	objects, parts := &Request{}, &Request{}
+	for i := range bus.MaxObjects {
+		if err := objects.Add(Object{pods, "shop", strconv.Itoa(i)}, client.Foreground, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range bus.MaxDeleteParts + 1 {
+		if err := parts.Add(Object{pods, strconv.Itoa(i), "a"}, client.Foreground, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, r := range map[string]*Request{bus.TooManyObjects: objects, "at most 101 kinds and namespaces": parts} {
+		had := len(r.Objects())
+		if err := r.Add(Object{pods, "lab", "b"}, client.Foreground, nil); !errors.Is(err, client.ErrRequestEntityTooLarge) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+		}
+		if err := r.Add(r.Objects()[0], client.Foreground, nil); err != nil || len(r.Objects()) != had {
+			t.Errorf("an object that it has: %v, %d objects, want %d", err, len(r.Objects()), had)
 		}
 	}
 }
