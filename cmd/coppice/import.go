@@ -66,7 +66,7 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 	}
 	im := &importer{
 		session: s, failed: failures{app: s.app}, id: uuid.NewString(), dry: dry,
-		open: map[string]*batch{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
+		open: map[string]*batch{}, names: map[uid.UID]string{}, taken: map[string]uid.UID{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
 	}
 	if err := im.run(ctx, entries, f.namespace); err != nil && len(im.uids) == 0 {
 		return err
@@ -95,11 +95,13 @@ type importer struct {
 	id       string
 	dry      bool
 	maxBytes int
-	open     map[string]*batch // by resource and namespace
-	order    []*batch          // as they were opened
-	uids     []string          // of imported objects
-	revision uint64            // at which the session has ended
-	tried    []tried           // what was imported in a dry run
+	open     map[string]*batch  // by resource and namespace
+	order    []*batch           // as they were opened
+	uids     []string           // of imported objects
+	revision uint64             // at which the session has ended
+	tried    []tried            // what was imported in a dry run
+	names    map[uid.UID]string // of the objects that a dry run would have created
+	taken    map[string]uid.UID // by these names
 }
 
 // tried is an object that was imported in a dry run, and the warnings of the server.
@@ -216,6 +218,9 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 		return first.failed(err)
 	}
 	for i, r := range results {
+		if im.dry && r.Err == nil {
+			r.Err = im.clash(b.items[i], r.Created)
+		}
 		if r.Err != nil {
 			im.failed.add(b.items[i].failed(r.Err))
 			continue
@@ -225,6 +230,33 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 			im.tried = append(im.tried, tried{b.items[i], r.Warnings})
 		}
 		im.uids = append(im.uids, b.items[i].Object.GetMetadata().GetUid())
+	}
+	return nil
+}
+
+// clash returns the refusal of an object that has the uid or the name of another object of a dry run. The server
+// stores none of them, and refuses those of one request. created reports whether it would create the object.
+func (im *importer) clash(i item, created bool) error {
+	u, err := uid.Parse(i.Object.GetMetadata().GetUid())
+	if err != nil {
+		return nil //nolint:nilerr // the kind is unregistered, and the server has evaluated nothing
+	}
+	name := fmt.Sprintf("%s %q", client.ResourceOf(i.kind), i.Object.GetMetadata().GetName())
+	if i.namespace != "" {
+		name += fmt.Sprintf(" in namespace %q", i.namespace)
+	}
+	refused := &client.Error{Resource: client.ResourceOf(i.kind).String()}
+	switch has, known := im.names[u]; {
+	case known && has != name:
+		refused.Reason = client.ErrConflict
+		refused.Message = fmt.Sprintf("operation cannot be fulfilled on %s: uid %s belongs to %s", name, u, has)
+		return refused
+	case im.taken[name] != "" && im.taken[name] != u:
+		refused.Reason = client.ErrAlreadyExists
+		refused.Message = fmt.Sprintf("%s already exists; it has uid %s, and the manifest has uid %s: delete it first", name, im.taken[name], u)
+		return refused
+	case created || i.unregistered:
+		im.names[u], im.taken[name] = name, u
 	}
 	return nil
 }
