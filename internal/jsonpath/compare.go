@@ -3,10 +3,31 @@ package jsonpath
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
+
+// Sort sorts objects by the first of the values that the path of --sort-by selects in each. Objects without
+// a value are first, but of several objects at least one must have one. Values that have no order are refused.
+func Sort[T any](objects []T, values func(T) []any) error {
+	if len(objects) > 1 && !slices.ContainsFunc(objects, func(o T) bool { return len(values(o)) > 0 }) {
+		return errors.New("no object has a value at this path")
+	}
+	var unordered error
+	slices.SortStableFunc(objects, func(a, b T) int {
+		x, y := values(a), values(b)
+		if len(x) == 0 || len(y) == 0 {
+			return cmp.Compare(len(x), len(y))
+		}
+		order, err := Compare(x[0], y[0])
+		unordered = cmp.Or(unordered, err)
+		return order
+	})
+	return unordered
+}
 
 // Compare orders two values for --sort-by, as kubectl does: null first, numbers by
 // size, quantities such as 100Mi by size, and other strings by their text, which is

@@ -1,10 +1,8 @@
 package printing
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
@@ -127,25 +125,13 @@ func (p *SortedPrinter) Object(k client.Kind, o *coppicev1.Object) error {
 	return nil
 }
 
-// End implements Printer. Of several objects at least one must have a value.
+// End implements Printer.
 func (p *SortedPrinter) End() error {
 	if p.failed {
 		return nil
 	}
-	if len(p.rows) > 1 && !slices.ContainsFunc(p.rows, func(r sortedRow) bool { return len(r.values) > 0 }) {
-		return fmt.Errorf("--sort-by: no object has a value at the path %s", p.By)
-	}
-	var unordered error
-	slices.SortStableFunc(p.rows, func(a, b sortedRow) int {
-		if len(a.values) == 0 || len(b.values) == 0 {
-			return cmp.Compare(len(a.values), len(b.values))
-		}
-		order, err := jsonpath.Compare(a.values[0], b.values[0])
-		unordered = cmp.Or(unordered, err)
-		return order
-	})
-	if unordered != nil {
-		return fmt.Errorf("--sort-by=%s: %w", p.By, unordered)
+	if err := jsonpath.Sort(p.rows, func(r sortedRow) []any { return r.values }); err != nil {
+		return fmt.Errorf("--sort-by=%s: %w", p.By, err)
 	}
 	for _, r := range p.rows {
 		if err := p.Printer.Object(r.kind, r.object); err != nil {
