@@ -34,6 +34,10 @@ var mayBeEmpty = map[string]string{
 	"answers-nkey":     noCredentials,
 }
 
+// readers are the commands with selectors that change nothing. In a selector of theirs, a sign
+// without a value means the empty value, as in Kubernetes.
+var readers = []string{"describe", "diff", "get", "wait", "watch"}
+
 const noCredentials = "no credentials; the NATS server decides whether it needs any"
 
 // oldValues are the booleans that kubectl took for some flags in earlier releases, with the values of today.
@@ -69,7 +73,7 @@ func (a *app) checkGiven(c *cobra.Command, args []string) error {
 			failed = fmt.Errorf("--%s=%s: choose 0 or more", f.Name, f.Value)
 		}
 		for _, value := range textsOf(f) {
-			if err := a.checkFlag(f, value); failed == nil {
+			if err := a.checkFlag(c, f, value); failed == nil {
 				failed = err
 			}
 		}
@@ -91,7 +95,7 @@ func textsOf(f *pflag.Flag) []string {
 	return nil
 }
 
-func (a *app) checkFlag(f *pflag.Flag, value string) error {
+func (a *app) checkFlag(c *cobra.Command, f *pflag.Flag, value string) error {
 	_, optional := mayBeEmpty[f.Name]
 	switch {
 	case strings.TrimSpace(value) == "" && (value != "" || !optional):
@@ -105,6 +109,29 @@ func (a *app) checkFlag(f *pflag.Flag, value string) error {
 			return fmt.Errorf("--namespace: %q is not the name of a namespace: at most 63 lower case letters, digits and hyphens, starting and ending with a letter or digit", value)
 		}
 		a.givenNamespace = value
+	case (f.Name == "selector" || f.Name == "field-selector") && !slices.Contains(readers, c.Name()):
+		return checkRequirements(f.Name, value)
+	}
+	return nil
+}
+
+// checkRequirements refuses a requirement of a selector that ends with its sign: with a variable that is
+// not set, app!=$APP would select almost all objects.
+func checkRequirements(flag, selector string) error {
+	for part := range strings.SplitSeq(selector, ",") {
+		part = strings.TrimSpace(part)
+		key, ends := strings.CutSuffix(part, "=")
+		if !ends {
+			continue
+		}
+		other, operator := "leave it out", "in"
+		if strings.HasSuffix(key, "!") {
+			operator = "notin"
+		}
+		if flag == "selector" {
+			other = fmt.Sprintf("'%s %s ()' if the empty value is meant", strings.TrimRight(key, "!= "), operator)
+		}
+		return fmt.Errorf("--%s: %q has no value: write one, or %s", flag, part, other)
 	}
 	return nil
 }

@@ -297,6 +297,42 @@ func TestEmptyFlags(t *testing.T) {
 	}
 }
 
+// A requirement without a value is refused in the selectors of commands that change objects; those that
+// read take it as Kubernetes does.
+func TestRequirementsWithoutValue(t *testing.T) {
+	t.Parallel()
+	reads := []string{"get", "describe", "diff", "wait", "watch"}
+	values := map[string]map[string]string{
+		"selector": {
+			"app!=": `"app!=" has no value: write one, or 'app notin ()' if the empty value is meant`, "app=": "or 'app in ()' if",
+			"x,app == ,y=z": `"app ==" has no value: write one, or 'app in ()' if`, "app=web,!x,app in (a,)": "", "app notin ()": "",
+		},
+		"field-selector": {"metadata.name!=": `"metadata.name!=" has no value: write one, or leave it out`, "metadata.name=": "has no value", "metadata.name=a": ""},
+	}
+	eachCommand(func(name string, c *cobra.Command) {
+		for flag, cases := range values {
+			f := c.Flags().Lookup(flag)
+			if f == nil {
+				continue
+			}
+			for value, says := range cases {
+				given := &cobra.Command{Use: c.Name()}
+				given.Flags().AddFlag(&pflag.Flag{Name: flag, Value: f.Value.(*once).Value})
+				if err := given.Flags().Set(flag, value); err != nil {
+					t.Fatal(err)
+				}
+				want := says
+				if slices.Contains(reads, name) {
+					want = ""
+				}
+				if err := (&app{}).checkGiven(given, nil); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("coppice %s --%s=%q: %v", name, flag, value, err)
+				}
+			}
+		}
+	})
+}
+
 // Each flag that takes one value refuses another one, and each duration a negative one.
 func TestFlagsOnce(t *testing.T) {
 	t.Parallel()
