@@ -36,7 +36,9 @@ func parseAwaited(texts []string) (a awaited, err error) {
 			a.created = true
 			c = func(any) (bool, error) { return true, nil }
 		case name == "condition" && argument != "":
-			c = parseCondition(argument)
+			if c, err = parseCondition(argument); err != nil {
+				return a, wrong("--for=%s: %w", text, err)
+			}
 		case name == "jsonpath" && argument != "":
 			if c, err = parsePathCondition(argument); err != nil {
 				return a, wrong("--for=%s: %w", text, err)
@@ -55,10 +57,13 @@ func parseAwaited(texts []string) (a awaited, err error) {
 // parseCondition reads NAME[=VALUE]: the object has that condition in its status. As in
 // kubectl, case does not matter, and a status that was not observed since the object has
 // changed does not count.
-func parseCondition(text string) condition {
+func parseCondition(text string) (condition, error) {
 	name, value, has := strings.Cut(text, "=")
 	if !has {
 		value = "true"
+	}
+	if name == "" || value == "" {
+		return nil, errors.New("write condition=NAME=VALUE, or without =VALUE for the status True")
 	}
 	return func(document any) (bool, error) {
 		for _, c := range member[[]any](document, "status", "conditions") {
@@ -76,7 +81,7 @@ func parseCondition(text string) condition {
 			return strings.EqualFold(member[string](c, "status"), value), nil
 		}
 		return false, nil
-	}
+	}, nil
 }
 
 // member is a member of a decoded object, or the zero value if there is none of that type.
@@ -139,7 +144,7 @@ func (s *session) waitFor(ctx context.Context, args []string, f waitFlags, a awa
 	n := 0
 	for _, t := range targets {
 		objects, err := s.existing(ctx, t, f, a.created && !once)
-		errs = append(errs, err)
+		errs = append(errs, joined(err)...)
 		for _, o := range objects {
 			n++
 			errs = append(errs, s.waitConditions(ctx, t.kind, o, once, a.conditions))
@@ -155,6 +160,7 @@ func (s *session) waitFor(ctx context.Context, args []string, f waitFlags, a awa
 // existing returns the objects of a target. With created it waits until there is one, and
 // all that are named.
 func (s *session) existing(ctx context.Context, t target, f waitFlags, created bool) (objects []*coppicev1.Object, err error) {
+	var missing error
 	look := func() (bool, error) {
 		objects = nil
 		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
@@ -162,6 +168,7 @@ func (s *session) existing(ctx context.Context, t target, f waitFlags, created b
 			return nil
 		})
 		if created && errors.Is(err, client.ErrNotFound) {
+			missing = err
 			return false, nil
 		}
 		return len(objects) > 0, err
@@ -172,6 +179,13 @@ func (s *session) existing(ctx context.Context, t target, f waitFlags, created b
 		return objects, err
 	} else {
 		err = errTimedOut
+	}
+	if errors.Is(err, errTimedOut) && missing != nil {
+		var errs []error
+		for _, e := range joined(missing) {
+			errs = append(errs, fmt.Errorf("%w: %v", errTimedOut, e))
+		}
+		return nil, errors.Join(errs...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", client.ResourceOf(t.kind), err)
