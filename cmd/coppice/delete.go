@@ -291,7 +291,7 @@ func (d *deletion) one(ctx context.Context, v victim) error {
 	options := d.options
 	options.UID = v.uid
 	r, err := objects.Delete(ctx, v.name, options)
-	return d.report(v, r, err)
+	return d.report(v, r, d.ifImplicit(ctx, v.kind, v.name, err))
 }
 
 // show prints what a victim names, and deletes nothing.
@@ -299,7 +299,7 @@ func (d *deletion) show(ctx context.Context, v victim) error {
 	objects := d.objects(v.kind, v.namespace)
 	if !v.collection {
 		o, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
-		return d.report(v, &client.DeleteResult{State: client.Removed, Object: o}, err)
+		return d.report(v, &client.DeleteResult{State: client.Removed, Object: o}, d.ifImplicit(ctx, v.kind, v.name, err))
 	}
 	for o, err := range objects.List(ctx, client.LabelSelector(d.f.selector), client.IncludeUninitialized(true)) {
 		if err != nil {
@@ -323,8 +323,6 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 			return err
 		case v.at != "":
 			err = fmt.Errorf("%s: %w", v.at, err)
-		case errors.Is(err, client.ErrNotFound) && client.ResourceOf(v.kind) == namespacesResource:
-			err = fmt.Errorf("%w; if it is Implicit, 'coppice delete all --all -n %s' deletes what is in it", err, v.name)
 		}
 		d.failed.add(err)
 		return nil

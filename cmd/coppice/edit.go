@@ -49,7 +49,7 @@ func (s *session) edit(ctx context.Context, args []string, w where) error {
 	objects := s.objects(k, w.of(k))
 	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
 	if err != nil {
-		return err
+		return s.ifImplicit(ctx, k, name, err)
 	}
 	before, err := manifestfile.ToYAML(o)
 	if err != nil {

@@ -43,7 +43,7 @@ func (a *app) getCommand() *cobra.Command {
 object is terminating, its finalizers, and its owners.
 
 The type 'all' means every kind whose objects are in namespaces. 'get namespaces'
-also lists namespaces that have objects and no Namespace object; their status
+also shows namespaces that have objects and no Namespace object; their status
 is Implicit.
 
 -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,... read the templates and
@@ -116,6 +116,7 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 	}
 	n := 0
 	var errs []error
+	f.implicit = g.showsImplicit()
 	for _, t := range g.targets {
 		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
 			n++
@@ -123,7 +124,7 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 		})
 		errs = append(errs, ignoring(err, f.ignoreNotFound)...)
 	}
-	if g.isNamespaces() {
+	if f.implicit && len(g.targets[0].names) == 0 {
 		errs = append(errs, s.eachImplicit(ctx, func(o *coppicev1.Object) error {
 			if !g.fields.matches(o) {
 				return nil
@@ -185,9 +186,9 @@ func (g getting) isKinds() bool {
 		g.selector == "" && g.fields == nil && g.sortBy == nil && !g.showLabels && !g.showKind && len(g.labelColumns) == 0 && len(g.files) == 0
 }
 
-// isNamespaces reports whether all namespaces are wanted.
-func (g getting) isNamespaces() bool {
-	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].kind) == namespacesResource && len(g.targets[0].names) == 0 &&
+// showsImplicit reports whether namespaces are wanted, also those without a Namespace object.
+func (g getting) showsImplicit() bool {
+	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].kind) == namespacesResource &&
 		g.selector == "" && g.format.name != formatYAML && g.format.name != formatJSON
 }
 

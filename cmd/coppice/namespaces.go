@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -63,4 +65,50 @@ func (s *session) usedNamespaces(ctx context.Context) ([]string, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(used)), nil
+}
+
+// implicitError is that of a namespace that has objects and no Namespace object.
+type implicitError struct {
+	name string
+	err  error // it was not found
+}
+
+func (e *implicitError) Unwrap() error { return e.err }
+
+func (e *implicitError) Error() string {
+	return fmt.Sprintf("%[1]v: it is Implicit, with objects and no object of its own, which `echo '{apiVersion: v1, kind: Namespace, metadata: {name: %[2]s}}' | coppice create -f -` creates; `coppice delete all --all -n %[2]s` deletes what is in it",
+		e.err, e.name)
+}
+
+// ifImplicit makes the error of an object that was not found an implicitError if it is a namespace that has objects.
+func (s *session) ifImplicit(ctx context.Context, k client.Kind, name string, err error) error {
+	if client.ResourceOf(k) != namespacesResource || !errors.Is(err, client.ErrNotFound) {
+		return err
+	}
+	used := false
+	_, failed := s.Optional(ctx, lookup.AboutImplicit, func(ctx context.Context) (err error) {
+		used, err = s.hasObjects(ctx, name)
+		return err
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case used:
+		return &implicitError{name, err}
+	}
+	return err
+}
+
+// hasObjects reports whether a namespace has objects.
+func (s *session) hasObjects(ctx context.Context, namespace string) (bool, error) {
+	for _, k := range s.Kinds.All() {
+		if !k.Namespaced() {
+			continue
+		}
+		page, err := s.objects(k, namespace).ListPage(ctx, client.Limit(1), client.IncludeUninitialized(true))
+		if err != nil || len(page.Objects) > 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }

@@ -79,7 +79,7 @@ func (s *session) plan(ctx context.Context, r *plan.Request) (*client.Plan, erro
 	for _, o := range r.Objects() {
 		stored, err := s.objects(o.Kind, o.Namespace).Get(ctx, o.Name, client.IncludeUninitialized(true))
 		if errors.Is(err, client.ErrNotFound) {
-			missing = append(missing, err)
+			missing = append(missing, s.ifImplicit(ctx, o.Kind, o.Name, err))
 			continue
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -146,6 +147,8 @@ type where struct {
 	// unreadable: also objects that are named and whose body cannot be decoded. Only their
 	// names, namespaces and uids are read.
 	unreadable bool
+	// implicit: also namespaces that are named and have objects and no Namespace object.
+	implicit bool
 }
 
 const defaultNamespace = "default"
@@ -220,6 +223,12 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 		o, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized), client.IncludeApplied(w.applied))
 		if uid := unreadable(err); w.unreadable && uid != "" {
 			o, err = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: w.of(t.kind), Uid: uid}}, nil
+		}
+		if !narrowed {
+			err = s.ifImplicit(ctx, t.kind, name, err)
+		}
+		if is := (*implicitError)(nil); w.implicit && errors.As(err, &is) {
+			o, err = printing.ImplicitNamespace(name), nil
 		}
 		if err == nil && fields.matches(o) {
 			err = visit(o)
