@@ -255,8 +255,9 @@ func (s *session) place(e manifestfile.Entry, namespace string) (item, error) {
 		k, ok = kindAmong(s.planned, e.Object)
 	}
 	if !ok {
-		return item{}, fmt.Errorf("%s: the kind %s %s is not registered in realm %q; register it with an object of kind Kind (apiVersion coppice.dev/v1), see docs/kinds.md; `coppice get kinds` shows those that are",
-			e.At, e.Object.GetApiVersion(), e.Object.GetKind(), s.realm)
+		o := e.Object
+		return item{}, fmt.Errorf("%s: %s %q: the kind %s %s is not registered in realm %q; register it with an object of kind Kind (apiVersion coppice.dev/v1), see docs/kinds.md; `coppice get kinds` shows those that are",
+			e.At, o.GetKind(), cmp.Or(o.GetMetadata().GetName(), o.GetMetadata().GetGenerateName()), o.GetApiVersion(), o.GetKind(), s.realm)
 	}
 	i := item{Entry: e, kind: k, unregistered: !registered}
 	if k.Namespaced() {
