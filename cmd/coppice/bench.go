@@ -81,6 +81,20 @@ each object is a random earlier one.`,
 		},
 	},
 	{
+		name: "apply", short: "Measure apply: of new objects, of the same manifests, and of changed ones",
+		long: `Apply manifests that create objects, the same manifests again, and then changed ones.
+The result is the last of these, and has the rates of the others.`,
+		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
+			var b bench.Apply
+			f.IntVar(&b.Objects, "objects", 100000, "number of objects")
+			f.IntVar(&b.Callers, "callers", 4, "number of callers, each with one call at a time")
+			f.IntVar(&b.Batch, "batch", 500, "number of objects in a call")
+			return func() (bench.Benchmark, error) {
+				return b, atLeastOne(number{"--objects", b.Objects}, number{"--callers", b.Callers}, number{"--batch", b.Batch})
+			}
+		},
+	},
+	{
 		name: "latency", short: "Measure the creation of one object at a time, next to bare NATS and bare disk syncs",
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Latency

@@ -87,6 +87,15 @@ func targets() []target {
 		perSync,
 		withRate(target{name: "create, batches of 500", args: []string{"create", "--callers", "8", "--objects"}, size: million, split: true, profile: "create", record: "0022-cost-of-creations.md"}, 100_000),
 		{
+			name: "apply of changed manifests, batches of 500", args: []string{"apply", "--callers", "8", "--objects"}, size: 200_000,
+			wants: "published", reached: func(*result) bool { return true },
+			got: func(r *result) string {
+				return fmt.Sprintf("%s objects/s; of new objects %s/s, of the same manifests %s/s", thousands(r.ObjectsPerSecond),
+					thousands(r.Details["created_objects_per_second"]), thousands(r.Details["unchanged_objects_per_second"]))
+			},
+			record: "0057-apply-three-ways.md",
+		},
+		{
 			name: "replay into an empty state", once: true, args: []string{"replay", "--events"}, size: 5 * million,
 			wants: "1,000,000 events/s", reached: func(r *result) bool { return r.ObjectsPerSecond >= million },
 			got: func(r *result) string {

@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +34,7 @@ func (b Create) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			return err
 		}
 		return firstError(objects.CreateBatch(ctx, list))
-	}, nil)
+	})
 }
 
 // Update measures callers that update objects, each one batch at a time.
@@ -45,9 +47,39 @@ func (b Update) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			o.Metadata.Labels["updated"] = "yes"
 		}
 		return firstError(objects.UpdateBatch(ctx, list))
-	}, func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
+	}, step{call: func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
 		return firstError(objects.CreateBatch(ctx, list))
-	})
+	}})
+}
+
+// Apply measures callers that apply manifests, each one batch at a time.
+type Apply struct{ Objects, Callers, Batch int }
+
+// Run applies manifests that create the objects, the same manifests, and changed ones. It measures the last of these,
+// and has the rates of the others in the details.
+func (b Apply) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	return commands{"apply of changed manifests", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
+		for _, o := range list {
+			o.Spec = []byte(strings.Replace(spec, "service:1.27.3", "service:1.27.4", 1))
+		}
+		return apply(ctx, objects, list, false)
+	}, step{"created", func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
+		return apply(ctx, objects, list, true)
+	}}, step{"unchanged", func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
+		return apply(ctx, objects, list, false)
+	}})
+}
+
+// apply applies a batch, which must create all of its objects, or none.
+func apply(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object, creates bool) error {
+	results, err := objects.ApplyBatch(ctx, list)
+	if err := firstError(results, err); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(results, func(r client.Result) bool { return r.Created != creates }); i >= 0 {
+		return fmt.Errorf("wrong outcome: apply of %s: created is %t", list[i].GetMetadata().GetName(), results[i].Created)
+	}
+	return nil
 }
 
 // commands is a number of callers. Each sends a batch of objects in a call, one
@@ -59,8 +91,14 @@ type commands struct {
 
 type call func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error
 
-// run measures calls. What prepare does with the same objects is not measured.
-func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call) (*Result, error) {
+// step is a call with all objects before those that are measured. Its rate is a detail of the result if it has a name.
+type step struct {
+	name string
+	call call
+}
+
+// run measures calls, after steps with the same objects.
+func (b commands) run(ctx context.Context, d *Deployment, measured call, before ...step) (*Result, error) {
 	r := &Result{Name: fmt.Sprintf("%s, %d callers, batches of %d", b.name, b.callers, b.batch), Objects: b.objects}
 	p, err := d.place(ctx)
 	if err != nil {
@@ -80,9 +118,13 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 			return c(ctx, p.objects, list)
 		}
 	}
-	if prepare != nil {
-		if _, err := b.each(ctx, d, "preparing", names, do(prepare)); err != nil {
+	for _, step := range before {
+		begun := time.Now()
+		if _, err := b.each(ctx, d, cmp.Or(step.name, "preparing"), names, do(step.call)); err != nil {
 			return nil, err
+		}
+		if step.name != "" {
+			r.detail(step.name+"_objects_per_second", float64(b.objects)/time.Since(begun).Seconds())
 		}
 	}
 	m, err := d.start(ctx)
