@@ -11,9 +11,9 @@ import (
 )
 
 // Sort sorts objects by the first of the values that the path of --sort-by selects in each. Objects without
-// a value are first, but of several objects at least one must have one. Values that have no order are refused.
+// a value are first, but at least one must have one. Values that have no order are refused.
 func Sort[T any](objects []T, values func(T) []any) error {
-	if len(objects) > 1 && !slices.ContainsFunc(objects, func(o T) bool { return len(values(o)) > 0 }) {
+	if len(objects) > 0 && !slices.ContainsFunc(objects, func(o T) bool { return len(values(o)) > 0 }) {
 		return errors.New("no object has a value at this path")
 	}
 	var unordered error
