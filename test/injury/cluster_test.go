@@ -77,7 +77,7 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 	said := &output{}
 	s, err := allinone.Start(ctx, allinone.Config{
 		Dir: dir, Servers: servers, Log: slog.New(slog.NewTextHandler(said, nil)),
-		Roles: []bus.Role{{Name: all, Publish: []string{">"}, Subscribe: []string{">"}}},
+		Roles: []bus.Role{{Name: all, Core: true, Publish: []string{">"}, Subscribe: []string{">"}}},
 		Graph: func(g *graph.Config) {
 			g.LeaseTTL, g.State.MemTableSize = 3*time.Second, 1<<20 // longer than an election of NATS
 			g.CheckLog, g.ScrubLog = 200*time.Millisecond, 2*time.Second
