@@ -278,11 +278,12 @@ func lines(stream, output string) string {
 	count := 0
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "map[") {
-			continue // nothing, or a whole object in Go's syntax
+		line = log.ReplaceAllString(line, "$1 ")
+		if line == "" || strings.HasPrefix(line, "map[") || strings.HasPrefix(line, "I ") {
+			continue // nothing, a whole object in Go's syntax, or what kubectl logs about its connection
 		}
 		if count++; count <= most {
-			fmt.Fprintf(&b, "%s: %s\n", stream, oracle.Columns(log.ReplaceAllString(line, "$1 ")))
+			fmt.Fprintf(&b, "%s: %s\n", stream, oracle.Columns(line))
 		}
 	}
 	if count > most {
