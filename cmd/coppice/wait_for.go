@@ -183,7 +183,7 @@ func (s *session) existing(ctx context.Context, t target, f waitFlags, created b
 	if errors.Is(err, errTimedOut) && missing != nil {
 		var errs []error
 		for _, e := range joined(missing) {
-			errs = append(errs, fmt.Errorf("%w: %v", errTimedOut, e))
+			errs = append(errs, fmt.Errorf("%w: %w", errTimedOut, e))
 		}
 		return nil, errors.Join(errs...)
 	}
