@@ -265,6 +265,15 @@ process uses. It counts realms as objects.`,
 	},
 }
 
+// benchServer says in the help texts what is measured.
+const benchServer = `Without a server all services run here, in a temporary directory, and every commit
+is synced to disk before it is acknowledged.
+
+With a server, which --server, --context, $NATS_URL or $NATS_CONTEXT names, the
+services of its realm are measured. Each run creates objects in a new namespace,
+bench-ID. What the benchmark does not delete remains there: 'coppice delete all --all
+-n bench-ID' deletes it. Connect as the user that 'coppice nats-config --bench' adds.`
+
 // benchFlags are the flags that all benchmarks have.
 type benchFlags struct {
 	output     string
@@ -282,9 +291,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure Coppice end to end, and check the outcome. Objects have about 400 bytes,
 random names, two labels and one owner.
 
-Without --server all services run here, in a temporary directory, and every commit
-is synced to disk before it is acknowledged. With --server connect as the user that
-'coppice nats-config --bench' adds.`,
+` + benchServer,
 	}
 	for _, b := range benchmarks {
 		c.AddCommand(a.benchmarkCommand(b))
@@ -324,6 +331,9 @@ func (a *app) benchmarkCommand(b benchmark) *cobra.Command {
 	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
 	c.Flags().StringVar(&f.dir, "dir", "", "directory in which to create the temporary directory, without --server")
 	c.Flags().StringVar(&f.profile, "profile", "", "directory to write profiles of this process to, while it is measured: cpu, allocs, block, mutex")
+	if !b.alone {
+		c.Long = cmp.Or(b.long, b.short+".") + "\n\n" + benchServer
+	}
 	make = b.flags(c.Flags())
 	return c
 }
