@@ -36,10 +36,11 @@ an export of several namespaces it is refused, and nothing is imported.
 
 An owner that was not imported counts as unknown until ten minutes after the import (the
 realm setting ownerGrace): until then it can still be imported, and its dependents are
-kept. A warning names owner references whose uid is that of another object, also in a dry
-run. If only the group differs, as in apiVersion extensions/v1beta1 of a Deployment that
-is in apps/v1 now, the owner counts as unknown while it exists: write the apiVersion that
-the warning names, and import the object again.`,
+kept. After that they are deleted, unless they have another owner. A warning names owner
+references whose uid is that of another object, also in a dry run. If only the group
+differs, as in apiVersion extensions/v1beta1 of a Deployment that is in apps/v1 now, the
+owner counts as unknown while it exists: write the apiVersion that the warning names, and
+import the object again.`,
 		Example: `  kubectl get deploy,rs,po,cm,svc -A -o yaml | coppice import -f -
   coppice import -f examples/shop`,
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
@@ -47,6 +48,7 @@ the warning names, and import the object again.`,
 		}),
 	}
 	f.flags(c)
+	c.Flags().Lookup("dry-run").Usage = "server: evaluate the request and change nothing; or none"
 	a.clientFlags(c)
 	return c
 }
