@@ -40,7 +40,8 @@ func (a *app) getCommand() *cobra.Command {
 		GroupID: "objects",
 		Short:   "Show objects",
 		Long: `Show objects as kubectl does. The table shows what matters for deletion: whether an
-object is terminating, its finalizers, and its owners.
+object is terminating, the finalizers that it then has, and its owners. -o wide shows the
+finalizers of all objects.
 
 The type 'all' means every kind whose objects are in namespaces. 'get namespaces'
 also shows namespaces that have objects and no Namespace object; their status
