@@ -55,9 +55,11 @@ kubectl: Secrets, ConfigMaps and PersistentVolumeClaims are deleted, too.
 
 --dry-run=cascade shows the whole cascade, as 'coppice plan' does. --plan deletes
 only if the deletion still does what the plan says; otherwise it is refused, and the
-error names what has changed. The plan's name says the policy and the grace period, so
-that --plan needs neither --cascade nor --grace-period. --plan-file does the same for a
-file that 'coppice plan delete --out' has written, which also says what to delete.
+error names the objects that have changed since the plan. It does not name objects that
+the plan had and the deletion no longer has: plan again, and compare. The plan's name
+says the policy and the grace period, so that --plan needs neither --cascade nor
+--grace-period. --plan-file does the same for a file that 'coppice plan delete --out' has
+written, which also says what to delete.
 
 --wait waits until the objects and the expected cascade are gone, and prints how many
 remain and what blocks them. Interrupting it does not stop the deletion.
