@@ -269,14 +269,15 @@ process uses. It counts realms as objects.`,
 const benchServer = `Without a server all services run here, in a temporary directory, and every commit
 is synced to disk before it is acknowledged.
 
-With a server, which --server, --context, $NATS_URL or $NATS_CONTEXT names, the
-services of its realm are measured. Each run creates objects in a new namespace,
+With --server or --context the services of that realm are measured; $NATS_URL and
+$NATS_CONTEXT are not enough. Each run creates objects in a new namespace,
 bench-ID. What the benchmark does not delete remains there: 'coppice delete all --all
 -n bench-ID' deletes it. Connect as the user that 'coppice nats-config --bench' adds.`
 
 // benchFlags are the flags that all benchmarks have.
 type benchFlags struct {
 	output     string
+	elsewhere  bool // --server or --context is given
 	processors int
 	processes  bool
 	dir        string
@@ -318,6 +319,7 @@ func (a *app) benchmarkCommand(b benchmark) *cobra.Command {
 			if err != nil {
 				return a.usage(c, err)
 			}
+			f.elsewhere = c.Flags().Changed("server") || c.Flags().Changed("context")
 			return a.bench(c.Context(), f, run)
 		},
 	}
@@ -361,7 +363,7 @@ func (a *app) benchDeployment(ctx context.Context, f benchFlags) (*bench.Deploym
 		Processors: f.processors, Processes: f.processes, Version: version(), Log: a.quietLogger(), Progress: a.benchProgress(),
 		Measuring: func() (func() error, error) { return startProfiles(f.profile) },
 	}
-	if a.dial.Server != "" || a.dial.Context != "" {
+	if f.elsewhere {
 		c, nc, err := a.client(ctx)
 		if err != nil {
 			return nil, err
