@@ -114,6 +114,10 @@ func notOfferedFlag(command, name string) (flagNotOffered, bool) {
 
 // flagError explains a flag that kubectl has and a command has not.
 func flagError(c *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) && invalid.GetFlag().Name == "verbose" {
+		return fmt.Errorf("-v=%s: %s; leave the value out", invalid.GetValue(), noLevels)
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return err
