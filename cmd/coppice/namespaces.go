@@ -76,7 +76,7 @@ type implicitError struct {
 func (e *implicitError) Unwrap() error { return e.err }
 
 func (e *implicitError) Error() string {
-	return fmt.Sprintf("%[1]v: it is Implicit, with objects and no object of its own, which `echo '{apiVersion: v1, kind: Namespace, metadata: {name: %[2]s}}' | coppice create -f -` creates; `coppice delete all --all -n %[2]s` deletes what is in it",
+	return fmt.Sprintf("%[1]v: it has objects, but no Namespace object: `echo '{apiVersion: v1, kind: Namespace, metadata: {name: %[2]s}}' | coppice create -f -` creates one, and `coppice delete all --all -n %[2]s` deletes the objects",
 		e.err, e.name)
 }
 
