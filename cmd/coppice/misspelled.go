@@ -127,7 +127,7 @@ func (s *session) find(word string) (client.Kind, error) {
 	if !labelname.IsSubdomain(strings.ToLower(word)) {
 		return k, fmt.Errorf("realm %s has no kind %q, which cannot be the name of one; 'coppice api-resources' lists them", s.realm, word)
 	}
-	return k, err
+	return k, fmt.Errorf("realm %s has no kind %q; 'coppice api-resources' lists them, and docs/kinds.md says how to register one", s.realm, word)
 }
 
 // didYouMean suggests the nearest of some words, nothing if none is near.
