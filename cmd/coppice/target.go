@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,11 +54,16 @@ func (s *session) targets(args []string) ([]target, error) {
 		return nil, err
 	}
 	var list []target
+	add := func(k client.Kind) { // once: 'all' may be named with a kind of it
+		if !slices.ContainsFunc(list, func(t target) bool { return client.ResourceOf(t.kind) == client.ResourceOf(k) }) {
+			list = append(list, target{kind: k, names: args[1:]})
+		}
+	}
 	for _, word := range words {
 		if word == allKinds {
 			for _, k := range s.Kinds.All() {
 				if k.Namespaced() {
-					list = append(list, target{kind: k, names: args[1:]})
+					add(k)
 				}
 			}
 			continue
@@ -66,7 +72,7 @@ func (s *session) targets(args []string) ([]target, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, target{kind: k, names: args[1:]})
+		add(k)
 	}
 	return list, nil
 }
