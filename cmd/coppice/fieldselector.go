@@ -69,13 +69,13 @@ func (s fieldSelector) equal(field string) (string, bool) {
 
 // narrow returns the target, restricted by what the selector requires, so that as
 // little as possible is read. named reports that the object is now asked for by name:
-// that it does not exist is no error.
-func (s fieldSelector) narrow(t target, w where) (narrowed target, named bool) {
+// that it does not exist is no error. labels is the selector of labels, which only a list has.
+func (s fieldSelector) narrow(t target, w where, labels string) (narrowed target, named bool) {
 	if ns, ok := s.equal(fieldNamespace); ok && w.all && t.namespace == "" {
 		t.namespace = ns
 	}
 	name, ok := s.equal(fieldName)
-	if ok && name != "" && len(t.names) == 0 && (t.namespace != "" || !w.all || !t.kind.Namespaced()) {
+	if ok && name != "" && labels == "" && len(t.names) == 0 && (t.namespace != "" || !w.all || !t.kind.Namespaced()) {
 		t.names = []string{name}
 		return t, true
 	}

@@ -208,7 +208,7 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 	if err != nil {
 		return err
 	}
-	t, narrowed := fields.narrow(t, w)
+	t, narrowed := fields.narrow(t, w, selector)
 	if t.namespace != "" {
 		w.namespace, w.all = t.namespace, false
 	}
