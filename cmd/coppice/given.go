@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -115,21 +116,24 @@ func (a *app) checkFlag(c *cobra.Command, f *pflag.Flag, value string) error {
 	return nil
 }
 
-// checkRequirements refuses a requirement of a selector that ends with its sign: with a variable that is
-// not set, app!=$APP would select almost all objects.
+// withoutValue matches a requirement of a selector that has no value: its key, its sign, or its list.
+var withoutValue = regexp.MustCompile(`^(.+?)(?:\s*(!?)==?|\s+(not)?in\s*\(\s*\))$`)
+
+// checkRequirements refuses a requirement without a value: with a variable that is not set, app!=$APP and
+// app notin ($APP) would select almost all objects.
 func checkRequirements(flag, selector string) error {
 	for part := range strings.SplitSeq(selector, ",") {
 		part = strings.TrimSpace(part)
-		key, ends := strings.CutSuffix(part, "=")
-		if !ends {
+		found := withoutValue.FindStringSubmatch(part)
+		if found == nil {
 			continue
 		}
 		other, operator := "leave it out", "in"
-		if strings.HasSuffix(key, "!") {
+		if found[2]+found[3] != "" {
 			operator = "notin"
 		}
 		if flag == "selector" {
-			other = fmt.Sprintf("'%s %s ()' if the empty value is meant", strings.TrimRight(key, "!= "), operator)
+			other = fmt.Sprintf("'%s %s (,)' if the empty value is meant", found[1], operator)
 		}
 		return fmt.Errorf("--%s: %q has no value: write one, or %s", flag, part, other)
 	}

@@ -304,8 +304,9 @@ func TestRequirementsWithoutValue(t *testing.T) {
 	reads := []string{"get", "describe", "diff", "wait", "watch"}
 	values := map[string]map[string]string{
 		"selector": {
-			"app!=": `"app!=" has no value: write one, or 'app notin ()' if the empty value is meant`, "app=": "or 'app in ()' if",
-			"x,app == ,y=z": `"app ==" has no value: write one, or 'app in ()' if`, "app=web,!x,app in (a,)": "", "app notin ()": "",
+			"app!=": `"app!=" has no value: write one, or 'app notin (,)' if the empty value is meant`, "app=": "or 'app in (,)' if",
+			"x,app == ,y=z": `"app ==" has no value: write one, or 'app in (,)' if`, "app=web,!x,app in (a,)": "", "app notin (,)": "",
+			"x,app notin ( )": `"app notin ( )" has no value: write one, or 'app notin (,)' if`, "app in(),x": "or 'app in (,)' if",
 		},
 		"field-selector": {"metadata.name!=": `"metadata.name!=" has no value: write one, or leave it out`, "metadata.name=": "has no value", "metadata.name=a": ""},
 	}
