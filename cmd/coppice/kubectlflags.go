@@ -123,8 +123,8 @@ func flagError(c *cobra.Command, err error) error {
 		return err
 	}
 	f, known := notOfferedFlag(c.Name(), unknown.GetSpecifiedName())
-	if !known {
-		return err
+	if readsFiles := c.Flags().Lookup("filename") != nil; !known || strings.Contains(f.why, thisCommand) && !readsFiles {
+		return err // the advice would be a command that does not exist
 	}
 	command := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
 	return fmt.Errorf("%s has no --%s: %s", command, f.name, strings.ReplaceAll(f.why, thisCommand, command))

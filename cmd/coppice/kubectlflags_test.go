@@ -76,6 +76,17 @@ func TestKubectlFlags(t *testing.T) {
 	compareFlags(t, rows)
 }
 
+// Advice with -f is only for commands that have it.
+func TestAdviceNamesFlags(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"explain", "events", "tree"} {
+		var stderr strings.Builder
+		if code := Main([]string{command, "-k", "x"}, strings.NewReader(""), io.Discard, &stderr); code != 2 || !strings.HasPrefix(stderr.String(), "coppice: unknown shorthand flag: 'k' in -k\n") {
+			t.Errorf("coppice %s -k: exit code %d, and it prints %s", command, code, &stderr)
+		}
+	}
+}
+
 // refusesFlag checks that a call with a flag of kubectl is refused with the reason.
 func refusesFlag(t *testing.T, command, given string, f flagNotOffered) {
 	t.Helper()
