@@ -25,7 +25,7 @@ type removal struct {
 	total     int
 	more      string // "+" if more objects are deleted than are known
 	waiting   string // what the removal waits for
-	after     string // ends the error of a timeout
+	after     string // ends the errors
 	said      string // the last line that was printed
 	before    string // the line of the last look
 }
@@ -45,7 +45,7 @@ func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated boo
 	return s.awaitGone(ctx, uids, truncated, timeout, "; the deletion goes on without this command")
 }
 
-// awaitGone is awaitRemoval. after ends the error of a timeout.
+// awaitGone is awaitRemoval. after ends the errors.
 func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, timeout time.Duration, after string) error {
 	c := s.Consumers()
 	r := &removal{session: s, consumers: c, remaining: uids, total: len(uids), after: after}
@@ -68,7 +68,7 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 		case rpc.Retryable(err):
 			r.waiting = "no answer: " + err.Error() // look again
 		case errors.Is(err, client.ErrForbidden):
-			return fmt.Errorf("the deletion goes on, but this command cannot wait for it: %w", err)
+			return fmt.Errorf("cannot wait: %w%s", err, r.after)
 		default:
 			return err
 		}
@@ -79,7 +79,7 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 		case <-limited.Done():
 			r.newline()
 			if ctx.Err() != nil {
-				return errors.New("interrupted; the deletion goes on")
+				return errors.New("interrupted" + r.after)
 			}
 			return fmt.Errorf("%d of %d are still there after %s%s%s",
 				len(r.remaining), r.total, timeout, console.Prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")), r.after)

@@ -53,6 +53,8 @@ import the object again.`,
 	return c
 }
 
+const partlyImported = "; some objects are imported, and missing owners count as unknown for some time: import again"
+
 func (s *session) importAll(ctx context.Context, args []string, f writeFlags) error {
 	mode, err := dryRun(f.dryRun)
 	if err != nil {
@@ -70,10 +72,15 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 		session: s, failed: failures{app: s.app}, id: uuid.NewString(), dry: dry,
 		open: map[string]*batch{}, names: map[uid.UID]string{}, taken: map[string]uid.UID{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
 	}
-	if err := im.run(ctx, entries, f.namespace); err != nil && len(im.uids) == 0 {
+	err = im.run(ctx, entries, f.namespace)
+	switch {
+	case err == nil:
+	case dry || len(im.uids) == 0:
 		return err
-	} else if err != nil {
-		return fmt.Errorf("%w; some objects are imported, and missing owners count as unknown for some time: import again", err)
+	case ctx.Err() != nil:
+		return errors.New("interrupted" + partlyImported)
+	default:
+		return fmt.Errorf("%w%s", err, partlyImported)
 	}
 	slices.Sort(im.uids)
 	im.uids = slices.Compact(im.uids)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // A signal ends a command that waits for the server, or for the reply to a request.
@@ -43,6 +45,48 @@ func TestInterrupted(t *testing.T) {
 					t.Errorf("%v, it prints %q and says %q", err, &out, &said)
 				}
 			})
+		}
+	}
+}
+
+// An interrupted command says what goes on without it: nothing if it only waits.
+func TestSaysWhatGoesOn(t *testing.T) {
+	t.Setenv("COPPICE_ACTOR", "")
+	t.Setenv("COPPICE_REALM", "")
+	ctx := testkit.Context(t)
+	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stack.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := stack.Await(ctx); err != nil {
+		t.Fatal(err)
+	}
+	run := func(until, stdin string, args ...string) error {
+		interrupted, cancel := context.WithCancel(ctx)
+		defer cancel()
+		w := &interrupter{until: until, cancel: cancel}
+		root := newRoot(strings.NewReader(stdin), w, w)
+		root.SetArgs(append(args, "--server", stack.Server().URL()))
+		return root.ExecuteContext(interrupted)
+	}
+	if err := run("nothing", "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [example.com/hold]}}", "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	const clash = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, uid: one}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b, uid: one}}"
+	for _, c := range []struct {
+		args, until, want string
+	}{
+		{"wait --for=delete cm held", "removed 0/1", "interrupted"},
+		{"delete cm held --wait", "removed 0/1", "interrupted; the deletion goes on without this command"},
+		{"import -f -", "uid one belongs to", "interrupted; some objects are imported, and missing owners count as unknown for some time: import again"},
+	} {
+		if err := run(c.until, clash, strings.Fields(c.args)...); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", c.args, err, c.want)
 		}
 	}
 }

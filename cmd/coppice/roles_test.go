@@ -304,7 +304,7 @@ func TestDeleteIsSentFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	stderr, err := run("eraser", "", "delete", "cm/a", "--wait")
-	if !errors.Is(err, client.ErrForbidden) || !strings.Contains(fmt.Sprint(err), "the deletion goes on, but this command cannot wait for it") {
+	if !errors.Is(err, client.ErrForbidden) || !strings.HasPrefix(fmt.Sprint(err), "cannot wait: ") || !strings.HasSuffix(fmt.Sprint(err), "; the deletion goes on without this command") {
 		t.Errorf("the command ended with %v", err)
 	}
 	checkNotes(t, "delete --wait", stderr, []string{lookup.AboutTotals})
