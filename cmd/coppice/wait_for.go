@@ -62,7 +62,7 @@ func parseCondition(text string) (condition, error) {
 	if !has {
 		value = "true"
 	}
-	if name == "" || value == "" {
+	if strings.TrimSpace(name) == "" || strings.TrimSpace(value) == "" {
 		return nil, errors.New("write condition=NAME=VALUE, or without =VALUE for the status True")
 	}
 	return func(document any) (bool, error) {
