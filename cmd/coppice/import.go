@@ -70,7 +70,7 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 	}
 	im := &importer{
 		session: s, failed: failures{app: s.app}, id: uuid.NewString(), dry: dry,
-		open: map[string]*batch{}, names: map[uid.UID]string{}, taken: map[string]uid.UID{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
+		open: map[string]*batch{}, added: map[string]item{}, names: map[uid.UID]string{}, taken: map[string]uid.UID{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
 	}
 	err = im.run(ctx, entries, f.namespace)
 	switch {
@@ -106,6 +106,7 @@ type importer struct {
 	maxBytes int
 	open     map[string]*batch  // by resource and namespace
 	order    []*batch           // as they were opened
+	added    map[string]item    // by uid, the first with each
 	uids     []string           // of imported objects
 	revision uint64             // at which the session has ended
 	tried    []tried            // what was imported in a dry run
@@ -173,6 +174,14 @@ func (im *importer) add(ctx context.Context, e manifestfile.Entry, namespace str
 	i, err := im.place(e, namespace)
 	if err != nil {
 		im.failed.add(err)
+		return nil
+	}
+	u := i.Object.GetMetadata().GetUid()
+	switch first, known := im.added[u]; {
+	case !known && u != "":
+		im.added[u] = i
+	case known && first.key() == i.key() && first.namespace == i.namespace && !proto.Equal(first.Object, i.Object):
+		im.failed.add(fmt.Errorf("%s: %s: a different manifest of the same object is at %s: keep one of them", i.At, i.key(), first.At))
 		return nil
 	}
 	where := client.ResourceOf(i.kind).String() + "/" + i.namespace
