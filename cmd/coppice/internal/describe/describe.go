@@ -122,7 +122,7 @@ func (d *description) began(ctx context.Context) time.Time {
 		if err != nil {
 			return err
 		}
-		mark, err := h.Marked(ctx, m.GetUid())
+		mark, err := h.Marked(ctx, m)
 		if mark != nil {
 			began = mark.Time
 		}

@@ -79,7 +79,7 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 		e.State = Terminating
 		since := printing.DeletionBegan(m)
 		e.Since = &since
-		e.marked(ctx)
+		e.marked(ctx, m)
 	}
 	for _, c := range n.GetConditions() {
 		is := Condition{Type: c.GetType(), Status: c.GetStatus(), Reason: c.GetReason(), Message: c.GetMessage()}

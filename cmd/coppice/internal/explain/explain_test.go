@@ -248,18 +248,20 @@ func TestAbsentOwners(t *testing.T) {
 		name    string
 		owner   *coppicev1.Node // with the uid that the reference names; nil for none
 		want    string
-		updates int // that left the references as they are
+		updates int  // that left the references as they are
+		again   bool // an earlier object had the uid and the references
 	}{
 		{name: "never seen", want: "its owner configmaps/x never existed"},
 		{name: "changed since", want: "its owner configmaps/x never existed", updates: 50},
+		{name: "imported again", want: "its owner configmaps/x never existed", again: true},
 		{name: "changed too often to find the command", updates: 100},
 		{
 			"in another namespace", &coppicev1.Node{ApiVersion: "v1", Kind: "ConfigMap", Namespace: "there", Name: "x"},
-			"its owner configmaps/x is in namespace there, and an owner must be in the namespace of the object or cluster-scoped", 0,
+			"its owner configmaps/x is in namespace there, and an owner must be in the namespace of the object or cluster-scoped", 0, false,
 		},
 		{
 			"of another name", &coppicev1.Node{ApiVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "y"},
-			"the uid of its owner configmaps/x is that of pods/y (shop)", 0,
+			"the uid of its owner configmaps/x is that of pods/y (shop)", 0, false,
 		},
 	} {
 		realm, r, _ := lookuptest.New(t)
@@ -279,6 +281,9 @@ func TestAbsentOwners(t *testing.T) {
 		c := &coppicev1.Node{
 			Uid: lookuptest.Of(o).GetUids(), ApiVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c",
 			Owners: []*coppicev1.NodeOwner{{ApiVersion: "v1", Kind: "ConfigMap", Name: "x", Uid: owner}},
+		}
+		if tc.again {
+			created(1, "bob", c)
 		}
 		created(2, "ana", c)
 		for i := range tc.updates {

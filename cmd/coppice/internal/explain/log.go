@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // removed explains from the log why an object does not exist. If the log does not
@@ -63,9 +64,9 @@ func (e *explainer) skippedIn(h *history.History) {
 }
 
 // marked finds out since when the object is being deleted, and why. Both are optional.
-func (e *explainer) marked(ctx context.Context) {
+func (e *explainer) marked(ctx context.Context, m *coppicev1.ObjectMeta) {
 	e.fromLog(ctx, func(ctx context.Context, h *history.History) error {
-		first, err := h.Marked(ctx, e.UID)
+		first, err := h.Marked(ctx, m)
 		if err != nil || first == nil {
 			return err
 		}

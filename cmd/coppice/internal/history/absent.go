@@ -52,12 +52,13 @@ func (h *History) Absent(ctx context.Context, e client.LogEvent, now time.Time) 
 // the log does not have it.
 func (h *History) named(ctx context.Context, of client.LogEvent) (refs []*client.OwnerReference, by *client.LogEvent, err error) {
 	found, _, err := h.Tail(ctx, maxVersions, MaxCommits, client.LogOptions{UIDs: []string{of.UID}}, func(e *client.LogEvent) bool {
-		return e.UID == of.UID && e.Revision < of.Revision && (e.Type == "ObjectCreated" || e.Type == "ObjectUpdated" || e.Type == "OwnerReferencesRemoved")
+		return e.UID == of.UID && e.Revision < of.Revision && (e.Type == created || e.Type == "ObjectUpdated" || e.Type == "OwnerReferencesRemoved")
 	})
 	same := func(a, b *client.OwnerReference) bool {
 		return a.GetUid() == b.GetUid() && a.GetApiVersion() == b.GetApiVersion() && a.GetKind() == b.GetKind() && a.GetName() == b.GetName()
 	}
-	sure := len(found) > 0 && found[0].Type == "ObjectCreated" // otherwise an earlier event may have given it these
+	found = sinceCreated(found)
+	sure := len(found) > 0 && found[0].Type == created // otherwise an earlier event may have given it these
 	for i := range found {
 		e := &found[i]
 		if e.Type != "OwnerReferencesRemoved" {

@@ -170,19 +170,37 @@ func (h *History) Tail(ctx context.Context, events, commits int, about client.Lo
 	return found, high == 0, nil
 }
 
+// created is the type of the event that begins an object.
+const created = "ObjectCreated"
+
 // maxMarks is the maximum number of marks that Marked reads: a repeated DELETE may add one.
 const maxMarks = 100
 
-// Marked returns the event that began the deletion of the terminating object with a uid: the first of its last
+// Marked returns the event that began the deletion of the terminating object with this metadata: the first of its last
 // maxMarks marks, because later ones only change the deletion. It returns nil if none is in the last RecentCommits commits.
-func (h *History) Marked(ctx context.Context, uid string) (*client.LogEvent, error) {
-	found, _, err := h.Tail(ctx, maxMarks, RecentCommits, client.LogOptions{UIDs: []string{uid}}, func(e *client.LogEvent) bool {
-		return e.UID == uid && e.Type == "DeletionMarked"
+func (h *History) Marked(ctx context.Context, m *coppicev1.ObjectMeta) (*client.LogEvent, error) {
+	found, _, err := h.Tail(ctx, maxMarks, RecentCommits, client.LogOptions{UIDs: []string{m.GetUid()}}, func(e *client.LogEvent) bool {
+		return e.UID == m.GetUid() && e.Revision <= m.GetResourceVersion() && (e.Type == created || e.Type == "DeletionMarked")
 	})
+	found = sinceCreated(found)
+	if len(found) > 0 && found[0].Type == created {
+		found = found[1:]
+	}
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	return &found[0], nil
+}
+
+// sinceCreated returns those of the events with a uid, oldest first, that are about the last object with this uid: an
+// import creates an object with the uid of one that is gone.
+func sinceCreated(events []client.LogEvent) []client.LogEvent {
+	for i, e := range slices.Backward(events) {
+		if e.Type == created {
+			return events[i:]
+		}
+	}
+	return events
 }
 
 // chunk returns the events of some commits that match, and skipped messages that match.

@@ -65,7 +65,7 @@ func (w *Writer) Event(ctx context.Context, e client.LogEvent) error {
 func (w *Writer) line(e client.LogEvent, why []string) string {
 	typ := fmt.Sprintf("%-14s", e.Type)
 	switch e.Type {
-	case "ObjectCreated":
+	case created:
 		typ = w.Ink.Green(typ)
 	case "ObjectDeleted":
 		typ = w.Ink.Red(typ)
