@@ -101,7 +101,7 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 		}
 	}
 	if e.Agent != nil {
-		blockers = append(blockers, "its agent"+e.Agent.is.Note()+" until "+console.Clock(e.Agent.Until, e.Now()))
+		blockers = append(blockers, lookup.AgentText(e.Agent.is.Note(), e.Agent.Until, e.Now()))
 	}
 	if e.Generation != nil {
 		waits = append(waits, fmt.Sprintf("waits until its controller has seen generation %d (it has seen %d)", e.Generation.Awaited, e.Generation.Observed))

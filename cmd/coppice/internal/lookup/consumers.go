@@ -248,7 +248,7 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 		}
 	}
 	if m.GetDeletionGracePeriodSeconds() > 0 {
-		by = append(by, c.agentUntil(ctx, n))
+		by = append(by, c.agent(ctx, n))
 	}
 	switch {
 	case slices.Contains(m.GetFinalizers(), lifecycle.FinalizerInUse): // the others are called afterwards
@@ -261,13 +261,23 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 	return ""
 }
 
-// agentUntil names the agent that has to end an object, and the end of its grace period.
-func (c *Consumers) agentUntil(ctx context.Context, n *coppicev1.GraphNode) string {
-	agent := "its agent"
+// agent names the agent that has to end an object, and its time.
+func (c *Consumers) agent(ctx context.Context, n *coppicev1.GraphNode) string {
+	note := ""
 	if k, ok := c.r.Kinds.Of(n.GetObject().GetApiVersion(), n.GetObject().GetKind()); ok {
-		agent += c.note(n, "", func() Consumer { return c.Agent(ctx, client.ResourceOf(k)) })
+		note = c.note(n, "", func() Consumer { return c.Agent(ctx, client.ResourceOf(k)) })
 	}
-	return agent + " until " + console.Clock(n.GetObject().GetMetadata().GetDeletionTimestamp().AsTime(), c.r.now())
+	return AgentText(note, n.GetObject().GetMetadata().GetDeletionTimestamp().AsTime(), c.r.now())
+}
+
+// AgentText names the agent of an object, with a remark and the end of its grace period. The object waits for its
+// agent also after that.
+func AgentText(note string, until, now time.Time) string {
+	agent, at := "its agent"+note, console.Clock(until, now)
+	if now.Before(until) {
+		return agent + ", which has time until " + at
+	}
+	return agent + ", whose time ended at " + at + " (delete it with --force to go on without the agent)"
 }
 
 // BuiltInText says what a built-in finalizer waits for; "" if the finalizer is external.
