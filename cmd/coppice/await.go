@@ -25,7 +25,7 @@ type removal struct {
 	total     int
 	more      string // "+" if more objects are deleted than are known
 	waiting   string // what the removal waits for
-	after     string // ends the errors
+	deletes   bool   // this command deletes the objects
 	said      string // the last line that was printed
 	before    string // the line of the last look
 }
@@ -39,19 +39,19 @@ const (
 // blockersListed is how many blocked objects are named.
 const blockersListed = 3
 
-// awaitRemoval waits for the objects with these uids to be gone.
+// awaitRemoval waits for the objects with these uids, which this command deletes, to be gone.
 // It prints how many are gone, and what blocks the others.
 func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated bool, timeout time.Duration) error {
-	return s.awaitGone(ctx, uids, truncated, timeout, "; the deletion goes on without this command")
-}
-
-// awaitGone is awaitRemoval. after ends the errors.
-func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, timeout time.Duration, after string) error {
-	c := s.Consumers()
-	r := &removal{session: s, consumers: c, remaining: uids, total: len(uids), after: after}
+	r := &removal{session: s, remaining: uids, deletes: true}
 	if truncated {
 		r.more = "+"
 	}
+	return r.await(ctx, timeout)
+}
+
+// await waits for the objects to be gone. A timeout of 0 is none.
+func (r *removal) await(ctx context.Context, timeout time.Duration) error {
+	r.consumers, r.total = r.Consumers(), len(r.remaining)
 	limited := ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -59,7 +59,7 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 		defer cancel()
 	}
 	for {
-		start := s.now()
+		start := r.now()
 		err := r.look(limited)
 		switch {
 		case err == nil && len(r.remaining) == 0:
@@ -68,7 +68,7 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 		case rpc.Retryable(err):
 			r.waiting = "no answer: " + err.Error() // look again
 		case errors.Is(err, client.ErrForbidden):
-			return fmt.Errorf("cannot wait: %w%s", err, r.after)
+			return fmt.Errorf("cannot wait: %w%s", err, r.after())
 		default:
 			return err
 		}
@@ -78,46 +78,72 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 		select {
 		case <-limited.Done():
 			r.newline()
-			if ctx.Err() != nil {
-				return errors.New("interrupted" + r.after)
-			}
-			return fmt.Errorf("%d of %d are still there after %s%s%s",
-				len(r.remaining), r.total, timeout, console.Prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")), r.after)
-		case <-time.After(max(lookEvery, lookShares*s.now().Sub(start))):
+			return r.ended(ctx, timeout)
+		case <-time.After(max(lookEvery, lookShares*r.now().Sub(start))):
 		}
 	}
 }
 
-// look finds out which objects remain, and what blocks them.
+// ended is the error of a command that was interrupted, as ctx says, or whose timeout has passed.
+func (r *removal) ended(ctx context.Context, timeout time.Duration) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted" + r.after())
+	}
+	are := "are"
+	if len(r.remaining) == 1 {
+		are = "is"
+	}
+	return fmt.Errorf("%d of %d %s still there after %s%s%s",
+		len(r.remaining), r.total, are, timeout, console.Prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")), r.after())
+}
+
+// after ends the errors: what happens without this command.
+func (r *removal) after() string {
+	if r.deletes {
+		return "; the deletion goes on without this command"
+	}
+	return ""
+}
+
+// look finds out which objects remain, and why. A command that deletes them names no objects that the deletion has yet
+// to reach, and names those that wait for Coppice's own work only if no program outside of Coppice has to act.
 func (r *removal) look(ctx context.Context) error {
-	var there []string
-	var blocked, inside []*coppicev1.GraphNode // by external finalizers or agents; by Coppice's own work
-	err := r.UIDs(ctx, r.remaining, func(n *coppicev1.GraphNode) {
-		there = append(there, tree.UIDOf(n))
+	var there []*coppicev1.GraphNode
+	if err := r.UIDs(ctx, r.remaining, func(n *coppicev1.GraphNode) { there = append(there, n) }); err != nil {
+		return err
+	}
+	slices.SortFunc(there, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(tree.KeyOfNode(a), tree.KeyOfNode(b)) })
+	r.remaining, r.waiting = nil, ""
+	var unmarked, blocked, inside []*coppicev1.GraphNode // blocked: by external finalizers or agents
+	for _, n := range there {
+		r.remaining = append(r.remaining, tree.UIDOf(n))
 		switch {
 		case n.GetObject().GetMetadata().GetDeletionTimestamp() == nil:
+			unmarked = append(unmarked, n)
 		case lookup.External(n):
 			blocked = append(blocked, n)
 		default:
 			inside = append(inside, n)
 		}
-	})
-	if err != nil {
-		return err
 	}
-	r.remaining, r.waiting = there, ""
-	if len(blocked) == 0 {
+	switch {
+	case !r.deletes:
+		blocked = slices.Concat(unmarked, blocked, inside)
+	case len(blocked) == 0:
 		blocked = inside
 	}
 	if len(blocked) == 0 {
 		return nil
 	}
-	slices.SortFunc(blocked, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(tree.KeyOfNode(a), tree.KeyOfNode(b)) })
 	var said []string
 	listed := blocked[:min(len(blocked), blockersListed)]
 	r.consumers.Read(ctx, listed...)
 	for _, n := range listed {
-		said = append(said, strings.TrimSpace(tree.KeyOfNode(n)+" "+r.consumers.BlockedBy(ctx, n)))
+		why := r.consumers.BlockedBy(ctx, n)
+		if n.GetObject().GetMetadata().GetDeletionTimestamp() == nil {
+			why = "is not being deleted"
+		}
+		said = append(said, strings.TrimSpace(tree.KeyOfNode(n)+" "+why))
 	}
 	r.waiting = "waiting: " + strings.Join(said, ", ")
 	if more := len(blocked) - len(said); more > 0 {

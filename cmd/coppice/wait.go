@@ -107,7 +107,7 @@ func (s *session) waitDeleted(ctx context.Context, args []string, f waitFlags) e
 	if f.timeout == 0 {
 		return errors.Join(remaining...)
 	}
-	return s.awaitGone(ctx, uids, false, f.timeout, "")
+	return (&removal{session: s, remaining: uids}).await(ctx, f.timeout)
 }
 
 // noLimit is a timeout that does not pass.
