@@ -135,13 +135,13 @@ func (w *Writer) blocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.
 	case coppicev1.PlanBlocker_TYPE_PROTECTED:
 		return console.Count(int(h.GetCount()), "protected dependent")
 	case coppicev1.PlanBlocker_TYPE_PODS:
-		said := "its Pods, which go first"
+		said := "its Pods (removed first"
 		if h.GetUntil() != 0 {
-			said += ", until " + console.Clock(time.UnixMicro(h.GetUntil()), w.Reader.Now())
+			said += ", until " + console.Clock(time.UnixMicro(h.GetUntil()), w.Reader.Now()) + " at the latest"
 		}
-		return said
+		return said + ")"
 	case coppicev1.PlanBlocker_TYPE_CONTENTS:
-		return "what is in it"
+		return "its contents"
 	case coppicev1.PlanBlocker_TYPE_OWNER:
 		said := h.GetName() + " is unknown"
 		if h.GetUntil() != 0 {
