@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -199,16 +200,16 @@ func TestGateIsStopped(t *testing.T) {
 }
 
 // A go test that ends before it has the result of each package fails the gate, whatever the second
-// runs say.
+// runs say. Packages without a result count as failed, unless the gate has ended their tests.
 func TestGoTestEndsEarly(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ script, summary string }{
-		"in the first run": {`
+	for name, c := range map[string]struct{ script, summary, fails string }{
+		"in the first run": {script: `
 			echo '{"Action":"start","Package":"a"}'
 			echo '{"Action":"start","Package":"b"}'
 			echo '{"Action":"fail","Package":"b"}'
-			exit 1`, "0 passed, 2 failed\n"},
-		"in a second run": {`
+			exit 1`, summary: "0 passed, 2 failed\n"},
+		"in a second run": {script: `
 			case "$*" in
 			*all)
 				echo '{"Action":"fail","Package":"a"}'
@@ -216,11 +217,15 @@ func TestGoTestEndsEarly(t *testing.T) {
 				exit 1 ;;
 			*a) exit 1 ;;
 			*b) echo '{"Action":"pass","Package":"b"}' ;;
-			esac`, "0 passed, 2 failed\n"},
-		"with another exit code": {`
+			esac`, summary: "0 passed, 2 failed\n"},
+		"because the gate ends it": {script: `
+			echo '{"Action":"start","Package":"a"}'
+			echo '{"Action":"fail","Package":"b","FailedBuild":"b"}'
+			exit 1`, summary: "0 passed, 1 failed\n", fails: "b does not build"},
+		"with another exit code": {script: `
 			echo '{"Action":"pass","Package":"a"}'
 			echo '{"Action":"fail","Package":"b"}'
-			exit 2`, "1 passed, 1 failed\n"},
+			exit 2`, summary: "1 passed, 1 failed\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,8 +236,9 @@ func TestGoTestEndsEarly(t *testing.T) {
 			}
 			var out bytes.Buffer
 			g := gate{goCmd: script, dir: dir, out: &out}
-			if err := g.run(t.Context(), []string{"all"}); err == nil || !strings.HasPrefix(err.Error(), "go test: ") {
-				t.Errorf("error %v, want one of go test", err)
+			want := cmp.Or(c.fails, "go test: ")
+			if err := g.run(t.Context(), []string{"all"}); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("error %v, want %s", err, want)
 			}
 			if g.summary() != c.summary {
 				t.Errorf("summary %q, want %q", g.summary(), c.summary)
