@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // askingCommands are the commands that take types, names, namespaces, selectors, realms or files, with calls
@@ -194,7 +195,7 @@ func TestEveryCommandIsAsked(t *testing.T) {
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	ctx, dir := testkit.Context(t), t.TempDir()
-	running := startStack(t)
+	running := startStack(t, allinone.Config{})
 	if err := os.WriteFile(placeholders(dir)["FILE"], []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

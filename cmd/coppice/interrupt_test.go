@@ -54,18 +54,7 @@ func TestSaysWhatGoesOn(t *testing.T) {
 	t.Setenv("COPPICE_ACTOR", "")
 	t.Setenv("COPPICE_REALM", "")
 	ctx := testkit.Context(t)
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stack.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := stack.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
+	stack := startStack(t, allinone.Config{})
 	run := func(until, stdin string, args ...string) error {
 		interrupted, cancel := context.WithCancel(ctx)
 		defer cancel()

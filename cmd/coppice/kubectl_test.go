@@ -111,11 +111,12 @@ type player struct {
 	was     map[string]uint64 // the objects, with their versions, as lines of effects name them
 }
 
-// startStack starts a server and services, with these realms or the default one.
-func startStack(t *testing.T, realms ...string) *allinone.Stack {
+// startStack starts a server and services, in a directory and on a port of their own.
+func startStack(t *testing.T, config allinone.Config) *allinone.Stack {
 	t.Helper()
 	ctx := testkit.Context(t)
-	s, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1, Realms: realms})
+	config.Dir, config.Port = t.TempDir(), -1
+	s, err := allinone.Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func startWorker(t *testing.T, env []string) *worker.Worker {
 func newPlayer(t *testing.T) *player {
 	t.Helper()
 	ctx, dir := testkit.Context(t), t.TempDir()
-	running := startStack(t)
+	running := startStack(t, allinone.Config{})
 	nc, err := nats.Connect(running.Server().URL(), nats.Timeout(testkit.Timeout))
 	if err != nil {
 		t.Fatal(err)

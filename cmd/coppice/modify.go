@@ -78,8 +78,8 @@ type modified struct {
 	object *coppicev1.Object // nil if the command has no -o
 }
 
-// modify calls change for each chosen object, and prints what change returns. If change is refused for an object, modify reports that and continues with the others; any
-// other error ends it.
+// modify calls change for each chosen object, and prints what change returns. If change is refused for
+// an object, modify reports that and continues with the others; any other error ends it.
 func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done string,
 	change func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error)) error {
 	mode, err := dryRun(f.dryRun)

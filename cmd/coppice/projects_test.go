@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // project is a directory of testdata/projects. Its manifests have the structure of those of a public project, and none
@@ -45,7 +46,7 @@ var projects = []project{
 // order, until nothing is left of them.
 func TestProjects(t *testing.T) {
 	t.Parallel()
-	stack := startStack(t, "forwards", "backwards")
+	stack := startStack(t, allinone.Config{Realms: []string{"forwards", "backwards"}})
 	for realm, sorted := range map[string]func([]string){"forwards": func([]string) {}, "backwards": slices.Reverse[[]string]} {
 		t.Run(realm, func(t *testing.T) {
 			t.Parallel()

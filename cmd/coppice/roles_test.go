@@ -181,19 +181,7 @@ func testRoles(t *testing.T, accounts bool) {
 	t.Setenv("COPPICE_REALM", "")
 	t.Setenv("COPPICE_EDITOR", "sed -i s/unedited/edited/")
 	t.Setenv("NATS_TIMEOUT", "1h")
-	ctx := testkit.Context(t)
-	stack, err := allinone.Start(t.Context(), allinone.Config{Dir: t.TempDir(), Port: -1, Auth: accounts, Roles: []bus.Role{controllerRole}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stack.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := stack.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
+	stack := startStack(t, allinone.Config{Auth: accounts, Roles: []bus.Role{controllerRole}})
 	r := &roles{t: t, stack: stack, parked: map[string]map[string]string{}}
 	dir := t.TempDir()
 	r.prepare(dir)
@@ -281,18 +269,7 @@ func TestDeleteIsSentFirst(t *testing.T) {
 	for _, verb := range []string{bus.VerbList, bus.VerbDelete} {
 		eraser.Publish = append(eraser.Publish, bus.API{Realm: bus.DefaultRealm, Actor: "eraser", Verb: verb, Group: "*", Plural: "*", Namespace: "*"}.Subject())
 	}
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1, Roles: []bus.Role{eraser}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stack.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := stack.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
+	stack := startStack(t, allinone.Config{Roles: []bus.Role{eraser}})
 	run := func(role, stdin string, args ...string) (string, error) {
 		var out, errs bytes.Buffer
 		root := newRoot(strings.NewReader(stdin), &out, &errs)
