@@ -25,9 +25,10 @@ func (a *app) archivePruneCommand() *cobra.Command {
 		Use:   "prune URL --retention SIZE,AGE",
 		Short: "Delete the oldest entries of an archive beyond a size or an age",
 		Long: `Delete the oldest entries of each realm in an archive, until the rest is within the size
-and age of --retention. The newest verified snapshot of a realm and all segments
-behind it are always kept; it is read and checked before anything is deleted. Without one
-nothing is deleted.
+and age of --retention. The two newest verified snapshots of a realm and all segments
+behind the older one are always kept; both are read and checked before anything is deleted.
+Without one nothing is deleted. Do not prune while the warning LogDamaged says that the log
+lacks commits: only the archive may have them.
 
 A graph service does the same by itself, by the realm setting archiveRetention. What was
 deleted cannot be read any more: 'coppice events' and 'coppice realm restore' begin later.`,
@@ -79,7 +80,7 @@ func (o *opened) prune(ctx context.Context, url string, f pruneFlags) error {
 
 func (o *opened) pruneRealm(ctx context.Context, store archive.Store, realm [16]byte, r lifecycle.Retention, dryRun bool) error {
 	now := o.now()
-	p, err := archive.PlanPrune(ctx, store, realm, r, now, snapshot.CheckEntry)
+	p, err := archive.PlanPrune(ctx, store, realm, archive.PruneRule{Retention: r, Now: now, Check: snapshot.CheckEntry})
 	if err != nil {
 		return err
 	}
@@ -94,9 +95,10 @@ func (o *opened) pruneRealm(ctx context.Context, store archive.Store, realm [16]
 	} else {
 		bar := o.bar("pruning", p.Delete)
 		deleted := 0
-		err := p.Do(ctx, store, now, func(e archive.Entry) {
+		err := p.Do(ctx, store, now, func(e archive.Entry) error {
 			deleted++
 			bar.Add(e.Size)
+			return nil
 		})
 		bar.Clear()
 		if err != nil {
@@ -114,7 +116,7 @@ func keptBecause(p archive.Pruning) string {
 	case p.Snapshot == 0:
 		return "no verified snapshot can be used, so nothing is deleted"
 	case p.Needed:
-		return fmt.Sprintf("more than the retention of %s, because the newest verified snapshot, of commit %d, and the segments behind it are always kept", p.Retention, p.Snapshot)
+		return fmt.Sprintf("more than the retention of %s, because the two newest verified snapshots and the segments behind commit %d are always kept", p.Retention, p.Snapshot)
 	}
 	return fmt.Sprintf("within the retention of %s", p.Retention)
 }

@@ -27,13 +27,28 @@ type Pruning struct {
 	KeptBytes   int64
 	// Until is the last commit whose segment is deleted, 0 for none.
 	Until uint64
-	// Snapshot is the commit of the newest verified snapshot that is undamaged, 0 for none. It
-	// and all segments behind it are kept.
+	// Snapshot is the commit of the older of the two newest verified snapshots that are
+	// undamaged, or of the only one, 0 for none. It and everything behind it are kept.
 	Snapshot uint64
 	// Needed reports whether the entries that are kept exceed the retention, because they are
-	// needed: see Snapshot.
+	// needed: see Snapshot and PruneRule.Before.
 	Needed bool
 }
+
+// PruneRule is what PlanPrune deletes and keeps.
+type PruneRule struct {
+	Retention lifecycle.Retention
+	Now       time.Time
+	// Check reads a snapshot.
+	Check SnapshotCheck
+	// Before is the first commit for which nothing else than the archive may have the segment, 0
+	// for none: segments with this commit or later ones are kept.
+	Before uint64
+}
+
+// keptSnapshots is the number of verified snapshots that are always kept: if one becomes damaged after it was
+// checked, the archive still has every commit from the other one on.
+const keptSnapshots = 2
 
 // unit are entries that are deleted together: a segment, or a snapshot with its record.
 type unit struct {
@@ -43,36 +58,35 @@ type unit struct {
 
 func (u unit) last() uint64 { return u.items[0].Last }
 
-// PlanPrune returns what a retention deletes of a realm's entries now. It deletes nothing. Entries are
+// PlanPrune returns what a rule deletes of a realm's entries now. It deletes nothing. Entries are
 // beyond the retention, the oldest first, while what is left has more bytes than the retention allows,
 // or while the next entry is older than it allows: a segment is as old as its last commit, a snapshot
-// as its verification. If anything is to be deleted, the newest verified snapshot is read with check
-// and compared with its record; if it is damaged, the verified one before it is kept instead. Without
+// as its verification. If anything is to be deleted, the two newest verified snapshots are read and compared
+// with their records. One that is damaged does not count, and the one before it is kept instead. Without
 // an undamaged verified snapshot nothing is deleted.
-func PlanPrune(ctx context.Context, store Store, realm [16]byte, r lifecycle.Retention, now time.Time, check SnapshotCheck) (p Pruning, err error) {
-	p = Pruning{Realm: realm, Retention: r}
+func PlanPrune(ctx context.Context, store Store, realm [16]byte, rule PruneRule) (p Pruning, err error) {
+	p = Pruning{Realm: realm, Retention: rule.Retention}
 	units, verified, err := pruneUnits(ctx, store, realm)
 	if err != nil {
 		return p, err
 	}
 	for len(verified) > 0 {
-		snapshot := verified[len(verified)-1]
-		n, needed, err := beyond(ctx, store, units, snapshot.Last, r, now)
+		kept := verified[max(0, len(verified)-keptSnapshots):]
+		n, needed, err := rule.beyond(ctx, store, units, kept[0].Last)
 		if err != nil {
 			return p, err
 		}
 		if n > 0 {
-			err = checkSnapshot(ctx, store, snapshot, check)
-			var damaged *unusableError
-			if errors.As(err, &damaged) {
-				verified = verified[:len(verified)-1]
-				continue
-			}
+			undamaged, err := rule.undamaged(ctx, store, kept)
 			if err != nil {
 				return p, err
 			}
+			if len(undamaged) < len(kept) {
+				verified = append(verified[:len(verified)-len(kept)], undamaged...)
+				continue
+			}
 		}
-		p.Snapshot, p.Needed = snapshot.Last, needed
+		p.Snapshot, p.Needed = kept[0].Last, needed
 		for i, u := range units {
 			p.count(u, i < n)
 		}
@@ -83,7 +97,7 @@ func PlanPrune(ctx context.Context, store Store, realm [16]byte, r lifecycle.Ret
 		p.count(u, false)
 		total += u.size
 	}
-	p.Needed = total > r.MostBytes()
+	p.Needed = total > rule.Retention.MostBytes()
 	return p, nil
 }
 
@@ -144,16 +158,16 @@ func pruneUnits(ctx context.Context, store Store, realm [16]byte) (units []unit,
 
 func (u unit) rank() int { return slices.Index(kinds, u.items[len(u.items)-1].Kind) }
 
-// beyond returns how many units are beyond a retention and precede a snapshot. needed reports whether the next
+// beyond returns how many units are beyond the retention and precede a snapshot. needed reports whether the next
 // one is beyond it too.
-func beyond(ctx context.Context, store Store, units []unit, snapshot uint64, r lifecycle.Retention, now time.Time) (n int, needed bool, err error) {
+func (r PruneRule) beyond(ctx context.Context, store Store, units []unit, snapshot uint64) (n int, needed bool, err error) {
 	size := int64(0) // of all but the first n
 	for _, u := range units {
 		size += u.size
 	}
 	for i, u := range units {
-		is := size > r.MostBytes()
-		if !is && r.Age > 0 {
+		is := size > r.Retention.MostBytes()
+		if !is && r.Retention.Age > 0 {
 			at, known, err := u.time(ctx, store)
 			if err != nil {
 				return 0, false, err
@@ -161,12 +175,12 @@ func beyond(ctx context.Context, store Store, units []unit, snapshot uint64, r l
 			if !known {
 				continue // it goes with the next one
 			}
-			is = now.Sub(at) > r.Age
+			is = r.Now.Sub(at) > r.Retention.Age
 		}
 		if !is {
 			return n, false, nil
 		}
-		if u.last() > snapshot || u.last() == snapshot && u.items[0].Kind != Segment {
+		if u.last() > snapshot || u.last() == snapshot && u.items[0].Kind != Segment || r.Before > 0 && u.last() >= r.Before {
 			return n, true, nil
 		}
 		for ; n <= i; n++ {
@@ -216,6 +230,20 @@ func IsDamaged(err error) bool {
 	return errors.As(err, &unusable)
 }
 
+// undamaged returns those of some snapshots that are undamaged. The error is a failure of the store.
+func (r PruneRule) undamaged(ctx context.Context, store Store, snapshots []Item) (undamaged []Item, err error) {
+	for _, s := range snapshots {
+		switch err := checkSnapshot(ctx, store, s, r.Check); {
+		case IsDamaged(err):
+		case err != nil:
+			return nil, err
+		default:
+			undamaged = append(undamaged, s)
+		}
+	}
+	return undamaged, nil
+}
+
 // checkSnapshot compares a snapshot with its record. The error is an unusableError unless the store
 // has failed.
 func checkSnapshot(ctx context.Context, store Store, snapshot Item, check SnapshotCheck) error {
@@ -242,9 +270,9 @@ func checkSnapshot(ctx context.Context, store Store, snapshot Item, check Snapsh
 }
 
 // Do deletes the entries. It first records up to which commit segments are deleted, so that archivers do not
-// archive them again. progress is called with each entry that was deleted. After a failure, what is left is a
-// complete archive that begins later; plan again to continue.
-func (p Pruning) Do(ctx context.Context, store Store, now time.Time, progress func(Entry)) error {
+// archive them again. progress is called with each entry that was deleted, and stops Do with its error. After a
+// failure, what is left is a complete archive that begins later; plan again to continue.
+func (p Pruning) Do(ctx context.Context, store Store, now time.Time, progress func(Entry) error) error {
 	if p.Until > 0 {
 		if err := putPruned(ctx, store, p, now); err != nil {
 			return err
@@ -254,7 +282,9 @@ func (p Pruning) Do(ctx context.Context, store Store, now time.Time, progress fu
 		if err := store.Delete(ctx, e.Name); err != nil {
 			return err
 		}
-		progress(e)
+		if err := progress(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -58,21 +58,22 @@ func short(entries []archive.Entry) (names []string) {
 	return names
 }
 
-// pruned has segments of ten commits up to 50, and snapshots after 20 (not verified), 30 and 40.
+// pruned has segments of ten commits up to 60, and snapshots after 20 (not verified), 30, 40 and 50.
 func pruned(t *testing.T) archive.Store {
 	t.Helper()
 	s := newStore(t)
-	log := segmenttest.New(50)
-	for first := 1; first < 50; first += 10 {
+	log := segmenttest.New(60)
+	for first := 1; first < 60; first += 10 {
 		put(t, s, log, first, first+9, nil)
 	}
 	putSnapshot(t, s, 20, "twenty", false)
 	putSnapshot(t, s, 30, "thirty", true)
 	putSnapshot(t, s, 40, "forty", true)
+	putSnapshot(t, s, 50, "fifty", true)
 	return s
 }
 
-// The oldest entries beyond the age are deleted, up to the newest verified snapshot. What is
+// The oldest entries beyond the age are deleted, up to the last but one verified snapshot. What is
 // deleted is recorded, and what is left is complete.
 func TestPruneByAge(t *testing.T) {
 	t.Parallel()
@@ -84,7 +85,7 @@ func TestPruneByAge(t *testing.T) {
 	}{10: {0, 0, false}, 11: {1, 10, false}, 21: {2, 20, false}, 31: {6, 30, false}, 40: {6, 30, false}, 41: {7, 40, true}, 60: {7, 40, true}} {
 		s := pruned(t)
 		now := commitTime(sequence).Add(time.Hour)
-		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, lifecycle.Retention{Age: time.Hour}, now, hashed)
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Age: time.Hour}, Now: now, Check: hashed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,17 +96,17 @@ func TestPruneByAge(t *testing.T) {
 		if p.DeleteBytes+p.KeptBytes != size(before) || len(p.Delete)+p.Kept != len(before) {
 			t.Errorf("%+v of %d entries with %d bytes", p, len(before), size(before))
 		}
-		if err := p.Do(t.Context(), s, now, func(archive.Entry) {}); err != nil {
+		if err := p.Do(t.Context(), s, now, func(archive.Entry) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if until, err := archive.PrunedUntil(t.Context(), s, segmenttest.Realm); until != c.until || err != nil {
 			t.Errorf("pruned until %d, %v", until, err)
 		}
 		reports, err := archive.Verify(t.Context(), s, list(t, s), hashed, func(int64) {})
-		if err != nil || len(reports[0].Problems) > 0 || reports[0].Last.Sequence != 50 || reports[0].First != c.until+1 {
+		if err != nil || len(reports[0].Problems) > 0 || reports[0].Last.Sequence != 60 || reports[0].First != c.until+1 {
 			t.Errorf("at commit %d: %+v, %v", sequence, reports, err)
 		}
-		if again, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, lifecycle.Retention{Age: time.Hour}, now, hashed); err != nil || len(again.Delete) > 0 {
+		if again, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Age: time.Hour}, Now: now, Check: hashed}); err != nil || len(again.Delete) > 0 {
 			t.Errorf("a second time: %+v, %v", again, err)
 		}
 	}
@@ -120,7 +121,7 @@ func TestPruneByBytes(t *testing.T) {
 	for range 30 {
 		s := pruned(t)
 		r := lifecycle.Retention{Bytes: 1 + draw.Int64N(total+10)}
-		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, r, commitTime(50), hashed)
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: r, Now: commitTime(50), Check: hashed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,23 +166,26 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	put(t, s, log, 1, 10, nil)
 	put(t, s, log, 11, 20, nil)
 	putSnapshot(t, s, 20, "twenty", false)
-	p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, all, commitTime(99), hashed)
+	p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed})
 	if err != nil || len(p.Delete) > 0 || p.Snapshot != 0 || !p.Needed || p.Kept != 3 {
 		t.Errorf("without a verified snapshot: %+v, %v", p, err)
 	}
-	s = pruned(t)
-	if err := s.Delete(t.Context(), archive.SnapshotName(segmenttest.Realm, 40).String()); err != nil {
-		t.Fatal(err)
+	for _, damaged := range []uint64{40, 50} {
+		s = pruned(t)
+		name, content := archive.SnapshotName(segmenttest.Realm, damaged).String(), "damaged"
+		if err := errors.Join(s.Delete(t.Context(), name), s.Put(t.Context(), name, strings.NewReader(content), int64(len(content)))); err != nil {
+			t.Fatal(err)
+		}
+		p, err = archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed})
+		if err != nil || p.Snapshot != 30 || p.Until != 30 || !slices.Equal(short(p.Delete), []string{"segment 10", "segment 20", "snapshot 20", "segment 30"}) {
+			t.Errorf("with snapshot %d damaged: %+v, %v", damaged, short(p.Delete), err)
+		}
 	}
-	content := "damaged"
-	if err := s.Put(t.Context(), archive.SnapshotName(segmenttest.Realm, 40).String(), strings.NewReader(content), int64(len(content))); err != nil {
-		t.Fatal(err)
+	p, err = archive.PlanPrune(t.Context(), pruned(t), segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed, Before: 15})
+	if err != nil || p.Until != 10 || !p.Needed || !slices.Equal(short(p.Delete), []string{"segment 10"}) {
+		t.Errorf("if the log lacks commit 15: %+v, %v", short(p.Delete), err)
 	}
-	p, err = archive.PlanPrune(t.Context(), s, segmenttest.Realm, all, commitTime(99), hashed)
-	if err != nil || p.Snapshot != 30 || p.Until != 30 || !slices.Equal(short(p.Delete), []string{"segment 10", "segment 20", "snapshot 20", "segment 30"}) {
-		t.Errorf("with a damaged snapshot: %+v, %v", short(p.Delete), err)
-	}
-	if p, err := archive.PlanPrune(t.Context(), pruned(t), segmenttest.Realm, lifecycle.Retention{}, commitTime(99), hashed); err != nil || len(p.Delete) > 0 || p.Needed {
+	if p, err := archive.PlanPrune(t.Context(), pruned(t), segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{}, Now: commitTime(99), Check: hashed}); err != nil || len(p.Delete) > 0 || p.Needed {
 		t.Errorf("a retention of all deletes %v, %v", short(p.Delete), err)
 	}
 }
@@ -192,15 +196,15 @@ func TestPruneInterrupted(t *testing.T) {
 	interrupted := errors.New("interrupted")
 	for after := range 7 {
 		s := pruned(t)
-		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, lifecycle.Retention{Bytes: 1}, commitTime(99), hashed)
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Bytes: 1}, Now: commitTime(99), Check: hashed})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Do(t.Context(), &failing{Store: s, deletes: after, err: interrupted}, commitTime(99), func(archive.Entry) {}); !errors.Is(err, interrupted) {
+		if err := p.Do(t.Context(), &failing{Store: s, deletes: after, err: interrupted}, commitTime(99), func(archive.Entry) error { return nil }); !errors.Is(err, interrupted) {
 			t.Fatal(err)
 		}
 		reports, err := archive.Verify(t.Context(), s, list(t, s), hashed, func(int64) {})
-		if err != nil || len(reports[0].Problems) > 0 || reports[0].Last.Sequence != 50 {
+		if err != nil || len(reports[0].Problems) > 0 || reports[0].Last.Sequence != 60 {
 			t.Errorf("after %d entries: %+v, %v", after, reports, err)
 		}
 	}
@@ -268,8 +272,8 @@ func TestVerifyLostPart(t *testing.T) {
 	if r := read(s); len(r.Problems) > 0 {
 		t.Fatalf("%+v", r)
 	}
-	// Five segments, three snapshots, and then the two records of these.
-	if r := read(lossy{s}); len(r.Problems) < 10 || r.Segments != 5 || r.Snapshots != 3 || r.Verified != 0 {
+	// Six segments, four snapshots, and then the three records of these.
+	if r := read(lossy{s}); len(r.Problems) < 13 || r.Segments != 6 || r.Snapshots != 4 || r.Verified != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -285,14 +289,14 @@ func TestDamagedRecord(t *testing.T) {
 		}
 		return v.Sequence
 	}
-	if got := newest(); got != 40 {
+	if got := newest(); got != 50 {
 		t.Fatalf("the newest is that of commit %d", got)
 	}
-	name := archive.VerifiedName(segmenttest.Realm, 40).String()
+	name := archive.VerifiedName(segmenttest.Realm, 50).String()
 	if err := errors.Join(s.Delete(t.Context(), name), s.Put(t.Context(), name, strings.NewReader("{}\nx"), 4)); err != nil {
 		t.Fatal(err)
 	}
-	if got := newest(); got != 30 {
+	if got := newest(); got != 40 {
 		t.Errorf("the newest is that of commit %d", got)
 	}
 }

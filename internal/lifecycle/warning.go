@@ -47,6 +47,9 @@ const (
 	// WarnUncut: the realm's log is larger than its retention. The warning is about the realm
 	// itself.
 	WarnUncut = "LogTooLarge"
+	// WarnArchiveTooLarge: the realm's archive is larger than its retention, because of what is always kept. The
+	// warning is about the realm itself.
+	WarnArchiveTooLarge = "ArchiveTooLarge"
 )
 
 // Warning is the reason of the warning that a classification of the reference

@@ -2,12 +2,17 @@ package graph
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
+	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
@@ -23,6 +28,49 @@ const archiverDir = ".archiver"
 // a lasting failure. The time doubles with each warning, because one cause can have many texts.
 const warnOther = 10 * time.Second
 
+// archivers are what the archivers of a process share.
+type archivers struct {
+	verifying *semaphore.Weighted // one place: see archiver.Config
+	realms    func() []*realm
+
+	mu       sync.Mutex
+	measured time.Time
+	changed  time.Time // when the sum of the realms' revisions was another one last
+	sum      uint64
+}
+
+// The process counts as busy for quietAfter after a commit. It is measured at most once in busyAgain.
+const (
+	quietAfter = 2 * time.Second
+	busyAgain  = 100 * time.Millisecond
+)
+
+// busy reports whether the process has folded commits in the last seconds.
+func (a *archivers) busy() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if now.Sub(a.measured) >= busyAgain {
+		sum := uint64(0)
+		for _, r := range a.realms() {
+			if h := r.shown.Load(); h != nil {
+				sum += h.Revision()
+			}
+		}
+		if sum != a.sum {
+			a.sum, a.changed = sum, now
+		}
+		a.measured = now
+	}
+	return now.Sub(a.changed) < quietAfter
+}
+
+// freeBytes returns the room in bytes on the disk of a directory.
+func freeBytes(dir string) (uint64, error) {
+	usage, err := datadir.FS().GetDiskUsage(dir)
+	return usage.AvailBytes, err
+}
+
 // runArchiver archives the log of the realm until ctx ends. It returns at once if the process has no archive.
 func (r *realm) runArchiver(ctx context.Context) {
 	dir := filepath.Join(r.c.Dir, archiverDir, r.name)
@@ -30,7 +78,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 		_ = os.RemoveAll(dir) // of a process with an archive that was killed
 		return
 	}
-	var warned time.Time
+	var warned, tooLarge time.Time
 	said, other := "", warnOther // said in the last warning, and when another is due
 	var done archiver.Progress
 	archiver.New(archiver.Config{
@@ -38,6 +86,18 @@ func (r *realm) runArchiver(ctx context.Context) {
 		Instance: r.c.Instance, Limits: r.c.ArchiveLimits, Retention: r.archiveRetention, Now: r.time.Now, Logger: r.log, Failpoint: r.c.Failpoint,
 		Acquire: func(ctx context.Context) (archiver.Lease, error) {
 			return r.member.Acquire(ctx, r.name, lease.Options{Archiver: true})
+		},
+		Verifying: r.archivers.verifying, Busy: r.archivers.busy, Free: r.c.free,
+		TooLarge: func(bytes int64, keep lifecycle.Retention) {
+			if time.Since(tooLarge) < warnAgain {
+				return
+			}
+			tooLarge = time.Now()
+			what := fmt.Sprintf("the archive has %s of the realm, and its retention is %s: the two newest verified snapshots and what follows them are kept, and segments of which the log has lost messages", humanize.IBytes(uint64(bytes)), keep)
+			r.log.Warn(what)
+			if id, err := uuid.FromBytes(r.state.Checkpoint().GetRealmId()); err == nil {
+				r.warner.ArchiveTooLarge(uid.FromUUID(id), what)
+			}
 		},
 		Writing: func() bool { return r.phase.Load().(phase) == phaseWriter },
 		Progress: func(p archiver.Progress) {

@@ -8,19 +8,23 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 )
@@ -272,4 +276,40 @@ func TestStopOnFullDisk(t *testing.T) {
 	}
 	serve(t, graphConn(t, n), dir, nil).writing(ctx)
 	has(ctx, t, c, "one", "two")
+}
+
+// If the disk has too little room to verify a snapshot, none is made, and nothing is written that the state needs the room
+// for; a warning says what is needed. Segments go on. With more room a snapshot is verified.
+func TestTooLittleRoomToVerify(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	var free atomic.Uint64
+	free.Store(1 << 20)
+	limits := soon
+	limits.Interval = time.Millisecond // a snapshot is tried again after 600 times as long
+	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+		c.Archive, c.ArchiveLimits = a.store, limits
+		c.HasFree(free.Load)
+	}).writing(ctx)
+	create(ctx, t, application(t, a.n), "first")
+	id, revision := a.at(ctx)
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	testkit.WaitFor(t, ctx, "a warning that says what is needed", func() bool {
+		warnings, err := operator.Warnings(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
+			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, "has 1.0 MiB free, and 25")
+		})
+	})
+	create(ctx, t, application(t, a.n), "second")
+	a.segmented(ctx, id)
+	if found := a.entries(ctx, archive.Verified); len(found) > 0 {
+		t.Errorf("snapshots were verified: %v", found)
+	}
+	free.Store(1 << 40)
+	a.verified(ctx, id, revision-1, "more")
+	s.stop(ctx)
 }

@@ -10,6 +10,11 @@ import (
 // MeasuresEvery sets the time between two counts of what is pending and queued.
 func (c *Config) MeasuresEvery(d time.Duration) { c.measure = d }
 
+// HasFree sets what the disks report as their room in bytes.
+func (c *Config) HasFree(free func() uint64) {
+	c.free = func(string) (uint64, error) { return free(), nil }
+}
+
 // Taken returns what the watches of all realms keep, and the number of places that requests to all
 // realms have.
 func (s *Service) Taken() (watch.Usage, int) { return s.watches.Usage(), s.requests.Used() }

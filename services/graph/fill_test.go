@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
@@ -113,6 +116,41 @@ func TestHolesAreFilled(t *testing.T) {
 	done, err := bootstrap.Rebuild(ctx, a.log(), a.store, a.dir, slog.New(slog.DiscardHandler))
 	if got := checkpoint(t, a.dir); err != nil || done.Revision != before.GetRevision() || got.GetChecksum() != before.GetChecksum() {
 		t.Errorf("a rebuild with the archive: %+v, %v; the state is at %v, and was at %v", done, err, got, before)
+	}
+}
+
+// Segments from which a hole of the stream is filled are not pruned, whatever the retention of the archive says.
+func TestHolesAreNotPruned(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	a.creates("a", "b", "c", "d")
+	a.segments()
+	a.holed(2, 3)
+	registry := prometheus.NewRegistry()
+	start := func() *service {
+		return serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+			c.Archive, c.ArchiveLimits, c.ArchiveRetention, c.Registry = a.store, soon, lifecycle.Retention{Bytes: 1}, registry
+		}).writing(ctx)
+	}
+	s := start()
+	id, revision := a.at(ctx)
+	_, names := a.verified(ctx, id, revision, "e")
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	testkit.WaitFor(t, ctx, "a warning that the archive is too large", func() bool {
+		warnings, err := operator.Warnings(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(warnings, func(w client.Warning) bool { return w.Reason == lifecycle.WarnArchiveTooLarge })
+	})
+	s.stop(ctx)
+	registry = prometheus.NewRegistry()
+	s = start()
+	has(ctx, t, application(t, a.n), append([]string{"a", "b", "c", "d"}, names...)...)
+	s.stop(ctx)
+	if until, err := archive.PrunedUntil(ctx, a.store, id); err != nil || until != 0 {
+		t.Errorf("pruned until commit %d, %v", until, err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -141,23 +142,26 @@ type Config struct {
 	ID string
 
 	measure time.Duration // measureInterval; another one in tests
+	// free returns the room in bytes on the disk of a directory; freeBytes, and another one in tests.
+	free func(dir string) (uint64, error)
 }
 
 // Service is the graph service.
 type Service struct {
-	c        Config
-	js       jetstream.JetStream
-	clock    *clock.Clock
-	metrics  *allMetrics
-	dropped  *dropped
-	registry *registry.Registry
-	member   *lease.Member
-	watches  *watch.Process                // bounds those of all realms
-	requests *api.Process                  // bounds those to all realms
-	states   atomic.Pointer[history.Cache] // of the past; set by Run
-	waits    atomic.Pointer[error]         // why the list of realms could not be read at the start, nil once it was
-	kick     chan struct{}                 // gets a token when the list of realms has changed
-	stopping map[string]*stopping          // only followList uses it
+	c         Config
+	js        jetstream.JetStream
+	clock     *clock.Clock
+	metrics   *allMetrics
+	dropped   *dropped
+	registry  *registry.Registry
+	member    *lease.Member
+	watches   *watch.Process                // bounds those of all realms
+	requests  *api.Process                  // bounds those to all realms
+	states    atomic.Pointer[history.Cache] // of the past; set by Run
+	waits     atomic.Pointer[error]         // why the list of realms could not be read at the start, nil once it was
+	archivers *archivers
+	kick      chan struct{}        // gets a token when the list of realms has changed
+	stopping  map[string]*stopping // only followList uses it
 
 	mu       sync.Mutex
 	realms   map[string]*realm
@@ -202,6 +206,9 @@ func New(c Config) (*Service, error) {
 	if c.measure == 0 {
 		c.measure = measureInterval
 	}
+	if c.free == nil {
+		c.free = freeBytes
+	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}
 	}
@@ -223,6 +230,7 @@ func New(c Config) (*Service, error) {
 		c: c, js: js, watches: watch.NewProcess(c.Watch), requests: api.NewProcess(), metrics: newMetrics(c.Registry), registry: registry.New(js, c.Replicas),
 		kick: make(chan struct{}, 1), realms: map[string]*realm{}, stopping: map[string]*stopping{}, deleting: map[string]bool{},
 	}
+	s.archivers = &archivers{verifying: semaphore.NewWeighted(1), realms: s.all}
 	s.dropped = watchDropped(c.Answers, func(realm string, requests int) { s.metrics.dropped.WithLabelValues(realm).Add(float64(requests)) })
 	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.registry.ServerTime})
 	s.member = lease.New(js, lease.Config{
@@ -239,7 +247,7 @@ func (s *Service) newRealm(name string) *realm {
 	r := &realm{
 		c: &s.c, member: s.member, clock: s.clock, time: s.clock.NewRealm(), name: name, js: s.js, log: s.c.Log.With("realm", name),
 		metrics: s.metrics.of(name), keys: eventlog.NewKeys(s.c.Secrets, name), archive: s.c.Archive, states: &s.states,
-		watches: s.watches, requests: s.requests,
+		watches: s.watches, requests: s.requests, archivers: s.archivers,
 	}
 	r.recent = propagator.NewRecentCalls(r.time.Now)
 	r.warner = warn.New(s.c.Conn, name, s.clock.Now, r.log)

@@ -1,9 +1,14 @@
 package graph_test
 
 import (
+	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,7 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
-// A graph service prunes its archive: what precedes the newest verified snapshot is deleted beyond the
+// A graph service prunes its archive: what precedes the two newest verified snapshots is deleted beyond the
 // retention, and is not archived again although the stream still has it. A realm can keep
 // everything by its setting. An empty replica starts from what is left.
 func TestArchiverPrunes(t *testing.T) {
@@ -48,12 +53,16 @@ func TestArchiverPrunes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			_, base, two, err := archive.VerifiedBefore(ctx, a.store, id, newest.Sequence)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, s := range segments {
-				if s.Last <= newest.Sequence {
+				if s.Last <= base.Sequence {
 					return false
 				}
 			}
-			return until >= v.Sequence && len(a.entries(ctx, archive.Snapshot)) == 1
+			return two && until >= base.Sequence && newest.Sequence >= v.Sequence && len(a.entries(ctx, archive.Snapshot)) == 2
 		})
 		return v
 	}
@@ -82,4 +91,52 @@ func TestArchiverPrunes(t *testing.T) {
 	if out := a.has(t.TempDir(), names...); !strings.Contains(out, "started from a snapshot") {
 		t.Errorf("an empty replica did not start from the archive: %s", out)
 	}
+}
+
+// fullStore is an archive that takes no segments while on is set.
+type fullStore struct {
+	archive.Store
+	on atomic.Bool
+}
+
+func (f *fullStore) Put(ctx context.Context, name string, in io.Reader, size int64) error {
+	if n, _ := archive.ParseName(name); n.Kind == archive.Segment && f.on.Load() {
+		return errors.New("the archive is full")
+	}
+	return f.Store.Put(ctx, name, in, size)
+}
+
+// An archive that takes nothing more is pruned all the same as soon as its retention is lowered, which makes room.
+func TestFullArchiveIsPruned(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	store, clock := &fullStore{Store: a.store}, &stepped{}
+	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+		clock.ahead(c)
+		c.Archive, c.ArchiveLimits = store, soon
+	}).writing(ctx)
+	create(ctx, t, application(t, a.n), "first")
+	id, _ := a.at(ctx)
+	first, _ := a.verified(ctx, id, 0, "a")
+	a.verified(ctx, id, first.Revision, "b")
+	store.on.Store(true)
+	clock.step(time.Hour)
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	if err := settled(func() error {
+		_, err := operator.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(ctx, &coppicev1.Object{
+			ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: []byte(`{"archiveRetention":"10m"}`),
+		})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the archive to be pruned", func() bool {
+		until, err := archive.PrunedUntil(ctx, a.store, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return until > 0
+	})
+	s.stop(ctx)
 }

@@ -70,6 +70,7 @@ type realm struct {
 	shown  atomic.Pointer[watch.Hub] // hub, for metrics
 	skips  replay.Skips
 
+	archivers  *archivers
 	archive    archive.Store                  // of all realms of the process; nil for none
 	history    *archived.Log                  // events, with what the archive has before the stream's first message
 	states     *atomic.Pointer[history.Cache] // of the past, of all realms

@@ -280,7 +280,7 @@ func foldInto(ctx context.Context, log *eventlog.Log, dir string) (is string, er
 	}
 	snap := s.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
-	hash, err := snap.ContentHash()
+	hash, err := snap.ContentHash(nil)
 	return fmt.Sprintf("%x at revision %d", hash, snap.Checkpoint().GetRevision()), err
 }
 

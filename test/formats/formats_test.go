@@ -106,7 +106,7 @@ func contentHash(t *testing.T, s *state.State) [32]byte {
 	t.Helper()
 	snap := s.Snapshot().Until(t.Context())
 	defer snap.Close()
-	hash, err := snap.ContentHash()
+	hash, err := snap.ContentHash(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

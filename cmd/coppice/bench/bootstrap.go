@@ -223,7 +223,7 @@ func (Bootstrap) same(dirs ...string) error {
 			return err
 		}
 		snap := s.Snapshot()
-		hash, err := snap.ContentHash()
+		hash, err := snap.ContentHash(nil)
 		if err := errors.Join(err, snap.Close(), s.Close()); err != nil {
 			return err
 		}

@@ -1,12 +1,15 @@
 package archiver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/coppice-gc/coppice/internal/archive"
@@ -39,12 +42,21 @@ type Config struct {
 	Retention func() lifecycle.Retention
 	// Writing reports whether this process is the writer of the realm.
 	Writing func() bool
-	Now     func() time.Time
-	Logger  *slog.Logger
+	// Verifying has one place: of the archivers of a process, one verifies a snapshot at a time.
+	Verifying *semaphore.Weighted
+	// Busy reports whether the process has folded commits of any realm in the last seconds. While it
+	// has, a verification works for a share of the time.
+	Busy func() bool
+	// Free returns the room in bytes on the disk of a directory.
+	Free   func(dir string) (uint64, error)
+	Now    func() time.Time
+	Logger *slog.Logger
 	// Progress is called when the archiver has read what the archive has, and each time that
 	// something was archived. Failed is called when archiving has failed; it is tried again.
 	Progress func(Progress)
 	Failed   func(error)
+	// TooLarge is called when the archive is larger than its retention because of what it needs.
+	TooLarge func(bytes int64, keep lifecycle.Retention)
 	// Failpoint is called at the steps of a cut, for tests that kill the process there.
 	Failpoint func(step string)
 }
@@ -67,8 +79,12 @@ type Limits struct {
 	SnapshotBytes int64
 	SnapshotAge   time.Duration
 	// Rate is the maximum rate in bytes per second at which the log and the state are read and
-	// folded; 32 MiB/s.
-	Rate int64
+	// folded; 32 MiB/s. Share is the share of its time in which a verification works while the process
+	// is busy; 5% for each core of the process. Both rise as the log grows beyond its retention: see Speed.
+	Rate  int64
+	Share float64
+	// Reserve is the room in bytes that a verification leaves on the disk; 256 MiB.
+	Reserve uint64
 	// Interval is the time between two looks at the log; 1 s. After a failure the archiver
 	// pauses for this time, and up to 60 times as long. After a snapshot that could not be
 	// verified or stored, it goes on with segments, and makes no snapshot for 600 times as long.
@@ -102,15 +118,21 @@ func (l Limits) withDefaults() Limits {
 			*d.to = d.is
 		}
 	}
+	l.Share = cmp.Or(l.Share, workShare*float64(runtime.GOMAXPROCS(0)))
+	l.Reserve = cmp.Or(l.Reserve, 256<<20)
 	return l
 }
+
+// workShare is the share of each core that a verification takes while the process is busy.
+const workShare = 0.05
 
 // Archiver archives a realm's log, and cuts it to its retention. Run is for one goroutine.
 type Archiver struct {
 	c       Config
 	l       Limits
-	limiter *rate.Limiter
+	pacer   pacer
 	refused time.Time // when a snapshot could not be verified or stored last
+	pruning pruning
 	// checked has the content of the snapshots that were read since they were put, by name, and
 	// unusable is the commit of the last verified snapshot if that cannot be used, else 0.
 	checked  map[string][32]byte
@@ -121,7 +143,7 @@ type Archiver struct {
 func New(c Config) *Archiver {
 	l := c.Limits.withDefaults()
 	c.Store = &limited{Store: c.Store, stall: l.Stall}
-	return &Archiver{c: c, l: l, limiter: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20))), checked: map[string][32]byte{}}
+	return &Archiver{c: c, l: l, pacer: pacer{bytes: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20))), speed: 1}, checked: map[string][32]byte{}}
 }
 
 // Run archives until ctx ends. It reports failures, and tries again.
@@ -190,14 +212,4 @@ func (a *Archiver) turn(ctx context.Context) (worked bool, err error) {
 			return true, nil
 		}
 	}
-}
-
-// pace limits the rate.
-func (a *Archiver) pace(ctx context.Context, bytes int) error {
-	for burst := a.limiter.Burst(); bytes > 0; bytes -= burst {
-		if err := a.limiter.WaitN(ctx, min(bytes, burst)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -141,8 +141,7 @@ func (w *work) estimate(e *eventlog.Extent) {
 }
 
 // cuttable returns the end of the first segment of the stream. ok is false if the segment must
-// stay: it is not in the archive, no verified snapshot covers it, the command id of its last
-// commit may still be kept, or it ends with the newest commit.
+// stay: it is not in the archive, or for a reason of Place.Stays.
 //
 // The commits of the log before and after the end are compared with the archive.
 func (w *work) cuttable(ctx context.Context, verified uint64, e *eventlog.Extent) (end segment.Point, ok bool, err error) {
@@ -159,7 +158,7 @@ func (w *work) cuttable(ctx context.Context, verified uint64, e *eventlog.Extent
 			break
 		}
 		// Where the stream has lost the end of a segment, or what follows it, it is cut at a later one.
-		if end, ok, err = w.cuttableAt(ctx, item, e); !errors.Is(err, eventlog.ErrNotFound) {
+		if end, ok, err = w.cuttableAt(ctx, item, verified, e); !errors.Is(err, eventlog.ErrNotFound) {
 			return end, ok, err
 		}
 	}
@@ -168,13 +167,14 @@ func (w *work) cuttable(ctx context.Context, verified uint64, e *eventlog.Extent
 
 // cuttableAt is cuttable for the end of one segment. The error wraps eventlog.ErrNotFound if the stream has
 // lost its last commit, or the commit behind that.
-func (w *work) cuttableAt(ctx context.Context, item archive.Item, e *eventlog.Extent) (end segment.Point, ok bool, err error) {
+func (w *work) cuttableAt(ctx context.Context, item archive.Item, verified uint64, e *eventlog.Extent) (end segment.Point, ok bool, err error) {
 	info, err := w.openSegment(ctx, item)
 	if err != nil {
 		return end, false, err
 	}
 	end = info.Last
-	if end.Time >= state.KeptSince(lifecycle.Time(w.c.State.Checkpoint().GetTime())) || end.Position >= e.Last {
+	place := Place{End: end, Verified: verified, KeptSince: state.KeptSince(lifecycle.Time(w.c.State.Checkpoint().GetTime())), Last: e.Last}
+	if place.Stays() != "" {
 		return end, false, nil
 	}
 	if err := w.readOnce(ctx, item); err != nil {
@@ -190,11 +190,8 @@ func (w *work) cuttableAt(ctx context.Context, item archive.Item, e *eventlog.Ex
 	if err != nil || next.Sequence == 0 {
 		return end, false, err
 	}
-	if e.Gaps > 0 && next.Sequence > end.Sequence+1 {
-		return end, false, fmt.Errorf("log of realm %s: commit %d: %w; nothing is cut", w.c.Realm, end.Sequence+1, eventlog.ErrNotFound)
-	}
-	if next.Sequence != end.Sequence+1 || next.Previous != end.Checksum {
-		return end, false, &eventlog.BrokenError{Sequence: position, What: fmt.Sprintf("it is commit %d and names the checksum %016x, after commit %d with %016x; nothing is cut", next.Sequence, next.Previous, end.Sequence, end.Checksum)}
+	if err := place.Follows(next, position, e.Gaps > 0); err != nil {
+		return end, false, fmt.Errorf("log of realm %s: %w", w.c.Realm, err)
 	}
 	return end, true, nil
 }

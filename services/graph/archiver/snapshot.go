@@ -40,6 +40,12 @@ const refusedPause = 600
 // snapshot of the state with them, and puts the snapshot and the record of its verification into
 // the archive.
 func (w *work) snapshot(ctx context.Context) (err error) {
+	defer w.pacer.verifying()()
+	// The file of the snapshot and the second state are each at most about as large as the state.
+	if err := w.room(2 * w.c.State.Metrics().DiskSpaceUsage()); err != nil {
+		w.refused = time.Now()
+		return err
+	}
 	f, err := os.OpenFile(filepath.Join(w.c.Dir, "snapshot"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -169,7 +175,7 @@ func otherContent(is, verified [32]byte) error {
 // stored reads a snapshot back from the archive.
 func (w *work) stored(ctx context.Context, sequence uint64) (info snapshot.Info, err error) {
 	err = w.entry(ctx, archive.SnapshotName(w.realm, sequence), func(in reader) (err error) {
-		info, err = snapshot.Verify(ctx, in)
+		info, err = snapshot.Verify(ctx, &paced{ctx, w, in})
 		return err
 	})
 	return info, err
@@ -247,7 +253,7 @@ func (w *work) foldFrom(ctx context.Context, base archive.Verification, to *copp
 		}
 	}
 	snap := s.Snapshot().Until(ctx)
-	hash, err = snap.ContentHash()
+	hash, err = snap.ContentHash(func(bytes int) error { return w.pace(ctx, bytes) })
 	return hash, errors.Join(err, snap.Close())
 }
 
@@ -258,7 +264,7 @@ var foldConfig = state.Config{CacheSize: 64 << 20, MemTableSize: 16 << 20}
 // load loads a verified snapshot into a directory.
 func (w *work) load(ctx context.Context, base archive.Verification, dir string) error {
 	return w.entry(ctx, archive.SnapshotName(w.realm, base.Sequence), func(in reader) error {
-		info, err := snapshot.Build(ctx, in, dir, snapshot.Stream{RealmID: w.realm[:], Created: w.c.Log.Created()}, foldConfig)
+		info, err := snapshot.Build(ctx, &paced{ctx, w, in}, dir, snapshot.Stream{RealmID: w.realm[:], Created: w.c.Log.Created()}, foldConfig)
 		if err == nil && info.Hash != base.Hash {
 			err = otherContent(info.Hash, base.Hash)
 		}

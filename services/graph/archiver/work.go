@@ -26,7 +26,6 @@ type work struct {
 	realm    [16]byte       // zero before the first step
 	segments []archive.Item // in the archive, sorted
 	pruned   uint64         // commits up to this one were pruned, and are not archived again
-	prunedAt time.Time      // when prune was called last
 	complete uint64         // commits up to this one that the log has are in segments
 	spool    *spool         // the segment that is being written; nil for none
 	end      eventlog.Chain // behind the last commit of the segment that was put last
@@ -56,6 +55,14 @@ func (w *work) step(ctx context.Context) (put bool, err error) {
 			return false, err
 		}
 	}
+	// First, since a store without room for more must not keep it from making room.
+	pruned := w.prune(ctx)
+	put, err = w.stepOn(ctx)
+	return put, errors.Join(pruned, err)
+}
+
+// stepOn is step after begin and prune.
+func (w *work) stepOn(ctx context.Context) (put bool, err error) {
 	if put, err = w.archive(ctx, w.at.Checkpoint().GetSequence()); err != nil {
 		return put, err
 	}
@@ -65,19 +72,19 @@ func (w *work) step(ctx context.Context) (put bool, err error) {
 			return put, err
 		}
 	}
-	due := w.snapshotDue()
+	due := w.snapshotDue() && w.c.Verifying.TryAcquire(1)
 	if due {
-		if err := w.snapshot(ctx); err != nil {
+		err := w.snapshot(ctx)
+		w.c.Verifying.Release(1)
+		if err != nil {
 			return put, err
 		}
-		w.prunedAt = time.Time{}
+		w.pruning.at = time.Time{}
 	}
 	if w.cutDue(put || due) {
-		if err := w.cut(ctx); err != nil {
-			return put, err
-		}
+		return put, w.cut(ctx)
 	}
-	return put, w.prune(ctx)
+	return put, nil
 }
 
 // begin finds out what the archive has.

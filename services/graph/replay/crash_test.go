@@ -91,7 +91,7 @@ func hashOf(t *testing.T, s *state.State) [32]byte {
 	t.Helper()
 	snap := s.Snapshot()
 	defer snap.Close()
-	h, err := snap.ContentHash()
+	h, err := snap.ContentHash(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func (c *crashed) start(fs *vfs.MemFS, synced uint64, what string) {
 func contentHash(s *state.State) ([32]byte, error) {
 	snap := s.Snapshot()
 	defer snap.Close()
-	return snap.ContentHash()
+	return snap.ContentHash(nil)
 }
 
 // cascades returns the log of a realm in which owners with dependents are created, updated

@@ -25,7 +25,7 @@ func written(t fataler, s *state.State) ([]byte, snapshot.Info) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash, err := snap.ContentHash()
+	hash, err := snap.ContentHash(nil)
 	if err != nil || hash != info.Hash {
 		t.Fatal("the content hash is not that of the snapshot: ", err)
 	}

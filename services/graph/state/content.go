@@ -137,8 +137,9 @@ func (s *Snapshot) eachRow(o *pebble.IterOptions, visit func(key, value []byte) 
 }
 
 // ContentHash reads the whole content and returns its SHA-256: of the manifest followed by the
-// rows. States with equal hashes have equal contents.
-func (s *Snapshot) ContentHash() (hash [sha256.Size]byte, err error) {
+// rows. States with equal hashes have equal contents. pace, unless it is nil, is called with the bytes since its
+// last call; ContentHash fails with its error.
+func (s *Snapshot) ContentHash(pace func(bytes int) error) (hash [sha256.Size]byte, err error) {
 	if s.checkpoint.GetSequence() == 0 {
 		return hash, ErrNoContent
 	}
@@ -146,11 +147,15 @@ func (s *Snapshot) ContentHash() (hash [sha256.Size]byte, err error) {
 	h := sha256.New()
 	b := AppendManifest(nil, s.checkpoint)
 	if err := s.EachRow(func(key, value []byte) error {
-		if b = AppendRow(b, key, value); len(b) >= enough {
-			_, _ = h.Write(b) // never fails
-			b = b[:0]
+		if b = AppendRow(b, key, value); len(b) < enough {
+			return nil
 		}
-		return nil
+		_, _ = h.Write(b) // never fails
+		n := len(b)
+		if b = b[:0]; pace == nil {
+			return nil
+		}
+		return pace(n)
 	}); err != nil {
 		return hash, err
 	}

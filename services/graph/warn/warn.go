@@ -216,6 +216,11 @@ func (w *Warner) Uncut(realmID uid.UID, message string) {
 	w.ofRealm(realmID, lifecycle.WarnUncut, message)
 }
 
+// ArchiveTooLarge is Skipped for an archive that is larger than its retention.
+func (w *Warner) ArchiveTooLarge(realmID uid.UID, message string) {
+	w.ofRealm(realmID, lifecycle.WarnArchiveTooLarge, message)
+}
+
 func (w *Warner) ofRealm(realmID uid.UID, reason, message string) {
 	if w == nil {
 		return

@@ -104,6 +104,13 @@ func (h *Hub) Usage() Usage {
 	return Usage{Bytes: h.bytes, Changes: h.changes, Watches: watches}
 }
 
+// Revision returns the revision of the newest commit.
+func (h *Hub) Revision() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.revision
+}
+
 // Begin must be called before a commit is decided. It returns a function that reports
 // whether to record the changes of a resource, nil if none are recorded. Commit or Abort
 // must follow. Commits end in the order in which they began.
