@@ -211,9 +211,10 @@ replies. The result has the gaps; its time is the longest after a kill.`,
 	},
 	{
 		name: "archive", short: "Measure what an archive costs the writer", alone: true,
-		long: `Create objects in realms without an archive and with one, in turn. The archive gets
-segments, and snapshots that are verified, while objects are created. The result has the
-rate with an archive, and its ratio to that without one.`,
+		long: `Create objects in realms without an archive and with one, in turn, and delete as many by a
+wide cascade. The archive gets segments, and snapshots that are verified, meanwhile. The log
+stays within its retention. The result has the rates with an archive, and their ratios to
+those without one.`,
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Archive
 			f.IntVar(&b.Rounds, "rounds", 3, "how often each of the two is measured")

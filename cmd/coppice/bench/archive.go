@@ -18,10 +18,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 )
 
-// Archive measures what an archive costs the writer: creations without an archive, and with one
-// whose snapshots are written and verified meanwhile.
+// Archive measures what an archive costs the writer: creations and a wide cascade without an archive, and with
+// one whose snapshots are written and verified meanwhile, while the log is within its retention.
 type Archive struct {
-	// Objects are created in each round.
+	// Objects are created in each round, and as many are deleted by a cascade.
 	Objects int
 	// Rounds is how often each of the two is measured.
 	Rounds int
@@ -31,8 +31,11 @@ type Archive struct {
 // the objects, so that two are verified in each round.
 const loggedBytes = 100
 
-// Run creates objects in a realm of its own in each round: without an archive and with one,
-// in turn. The rate is the median of the rounds with an archive.
+// rates are those of one round, in objects per second.
+type rates struct{ create, cascade float64 }
+
+// Run creates objects in a realm of its own in each round, and deletes as many by a cascade: without an archive and
+// with one, in turn. The rate is the median of the creations in the rounds with an archive.
 func (b Archive) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if !d.local() {
 		return nil, errElsewhere
@@ -40,25 +43,28 @@ func (b Archive) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err := d.end(); err != nil {
 		return nil, err
 	}
-	r := &Result{Name: "create in batches, with an archive", Objects: b.Objects, Sync: true, Processes: 1, Version: d.c.Version}
-	var rates [2][]float64
+	r := &Result{Name: "create in batches, and a wide cascade, with an archive", Objects: b.Objects, Sync: true, Processes: 1, Version: d.c.Version}
+	var create, cascade [2][]float64
 	snapshots := 0
 	for round := range b.Rounds {
-		for i := range rates {
+		for i := range create {
 			with := (round + i) % 2 // the first alternates, too
-			rate, verified, err := b.round(ctx, d, fmt.Sprintf("round-%d-%d", round, with), with == 1)
+			got, verified, err := b.round(ctx, d, fmt.Sprintf("round-%d-%d", round, with), with == 1)
 			if err != nil {
 				return nil, err
 			}
-			rates[with] = append(rates[with], rate)
+			create[with], cascade[with] = append(create[with], got.create), append(cascade[with], got.cascade)
 			snapshots += verified
 		}
 		d.progress("rounds", round+1, b.Rounds)
 	}
-	without, with := median(rates[0]), median(rates[1])
-	r.ObjectsPerSecond, r.Seconds = with, float64(b.Objects)/with
-	r.detail("without_objects_per_second", without)
-	r.detail("with_to_without", with/without)
+	r.ObjectsPerSecond = median(create[1])
+	r.Seconds = float64(b.Objects) / r.ObjectsPerSecond
+	r.detail("without_objects_per_second", median(create[0]))
+	r.detail("with_to_without", r.ObjectsPerSecond/median(create[0]))
+	r.detail("cascade_objects_per_second", median(cascade[1]))
+	r.detail("cascade_without_objects_per_second", median(cascade[0]))
+	r.detail("cascade_with_to_without", median(cascade[1])/median(cascade[0]))
 	r.detail("verified_snapshots", float64(snapshots))
 	return r, nil
 }
@@ -71,15 +77,15 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// round returns the rate of creations, and with an archive the number of snapshots that were
-// verified when the last object was created. Before it returns, it waits until one is verified.
-func (b Archive) round(ctx context.Context, d *Deployment, name string, archiving bool) (rate float64, snapshots int, err error) {
+// round returns the rates, and with an archive the number of snapshots that were verified when
+// the cascade was over. Before it returns, it waits until one is verified.
+func (b Archive) round(ctx context.Context, d *Deployment, name string, archiving bool) (got rates, snapshots int, err error) {
 	dir := filepath.Join(d.c.Dir, name)
 	config := allinone.Config{Dir: dir, Version: d.c.Version, Log: d.c.Log}
 	var store archive.Store
 	if archiving {
 		if store, err = dirstore.Create(filepath.Join(dir, "archive")); err != nil {
-			return 0, 0, err
+			return got, 0, err
 		}
 		due := max(int64(b.Objects)*loggedBytes/3, 1)
 		config.Graph = func(c *graph.Config) {
@@ -89,28 +95,35 @@ func (b Archive) round(ctx context.Context, d *Deployment, name string, archivin
 	}
 	stack, err := allinone.Start(ctx, config)
 	if err != nil {
-		return 0, 0, err
+		return got, 0, err
 	}
 	defer func() { err = errors.Join(err, stack.Stop()) }()
 	if err := stack.Await(ctx); err != nil {
-		return 0, 0, err
+		return got, 0, err
 	}
 	nc, err := stack.Conn(bus.LocalUser)
 	if err != nil {
-		return 0, 0, err
+		return got, 0, err
 	}
-	own := &Deployment{Client: client.New(nc, client.WithActor(actor)), c: d.c}
+	own := &Deployment{Client: client.New(nc, client.WithActor(actor)), c: d.c, conn: stack.Conn}
 	p, err := own.place(ctx)
 	if err != nil {
-		return 0, 0, err
+		return got, 0, err
 	}
 	start := time.Now()
 	if err := own.populate(ctx, p, b.Objects); err != nil {
-		return 0, 0, err
+		return got, 0, err
 	}
-	rate = float64(b.Objects) / time.Since(start).Seconds()
-	if !archiving {
-		return rate, 0, own.count(ctx, p.namespace, b.Objects)
+	got.create = float64(b.Objects) / time.Since(start).Seconds()
+	if err := own.count(ctx, p.namespace, b.Objects); err != nil {
+		return got, 0, err
+	}
+	cascade, err := Cascade{Objects: b.Objects, Shape: "wide", Policy: "Background"}.Run(ctx, own)
+	if err != nil {
+		return got, 0, err
+	}
+	if got.cascade = cascade.ObjectsPerSecond; !archiving {
+		return got, 0, nil
 	}
 	verified := func() (n int, err error) {
 		for e, err := range store.List(ctx, "") {
@@ -124,11 +137,11 @@ func (b Archive) round(ctx context.Context, d *Deployment, name string, archivin
 		return n, nil
 	}
 	if snapshots, err = verified(); err != nil {
-		return 0, 0, err
+		return got, 0, err
 	}
 	err = poll.Until(ctx, func() (bool, error) { // the archive works
 		n, err := verified()
 		return n > 0, err
 	})
-	return rate, snapshots, errors.Join(err, own.count(ctx, p.namespace, b.Objects))
+	return got, snapshots, err
 }
