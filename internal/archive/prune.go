@@ -197,7 +197,7 @@ func (u unit) time(ctx context.Context, store Store) (at time.Time, known bool, 
 	switch i.Kind {
 	case Segment:
 		r, err := OpenSegment(ctx, store, i.Entry)
-		if damaged(err) || errors.Is(err, ErrNotFound) {
+		if IsDamagedSegment(err) || errors.Is(err, ErrNotFound) {
 			return at, false, nil
 		}
 		if err != nil {

@@ -121,7 +121,7 @@ func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name,
 	var first *segment.Commit
 	for c, err := range scanner.Commits() {
 		if err != nil {
-			if read.failed() || !damaged(err) {
+			if read.failed() || !IsDamagedSegment(err) {
 				return errors.Join(fmt.Errorf("archive %s: read %s: %w", store, e.Name, err), in.Close())
 			}
 			v.problem(e.Name, err)
@@ -195,8 +195,8 @@ func (v *verifier) verified(ctx context.Context, store Store, e Entry, name Name
 	return nil
 }
 
-// damaged reports whether an error is due to the content of a segment, or to a part of it that the store has lost.
-func damaged(err error) bool {
+// IsDamagedSegment reports whether an error is due to the content of a segment, or to a part of it that the store has lost.
+func IsDamagedSegment(err error) bool {
 	var d *segment.DamagedError
 	var version *segment.VersionError
 	return errors.As(err, &d) || errors.As(err, &version) || IsDamaged(err)

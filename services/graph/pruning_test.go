@@ -3,8 +3,10 @@ package graph_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/snapshot"
 )
 
 // A graph service prunes its archive: what precedes the two newest verified snapshots is deleted beyond the
@@ -139,4 +142,42 @@ func TestFullArchiveIsPruned(t *testing.T) {
 		return until > 0
 	})
 	s.stop(ctx)
+}
+
+// Small segments of a realm that is archived often are merged, and their parts deleted later. The archive is complete
+// all the time.
+func TestSegmentsAreMerged(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	limits := soon
+	limits.SegmentBytes, limits.Prune = 4<<20, time.Millisecond
+	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, limits }).writing(ctx)
+	create(ctx, t, application(t, a.n), "a-first")
+	id, _ := a.at(ctx)
+	names := []string{"a-first"}
+	testkit.WaitFor(t, ctx, "a merged segment whose parts were deleted", func() bool {
+		names = append(names, fmt.Sprintf("b-%04d", len(names)))
+		create(ctx, t, application(t, a.n), names[len(names)-1])
+		segments, err := archive.Segments(ctx, a.store, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(segments, func(s archive.Item) bool { return s.First == 1 && s.Last >= 16 }) && len(archive.Covered(segments)) == 0
+	})
+	a.segmented(ctx, id)
+	s.stop(ctx)
+	var entries []archive.Entry
+	for e, err := range a.store.List(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	reports, err := archive.Verify(ctx, a.store, entries, snapshot.CheckEntry, func(int64) {})
+	if err != nil || len(reports) != 1 || len(reports[0].Problems) > 0 || reports[0].First != 1 {
+		t.Errorf("the archive is verified as %+v, %v", reports, err)
+	}
+	a.truncate(1)
+	a.has(t.TempDir(), names...)
 }

@@ -316,7 +316,7 @@ func (l *Log) listOnce(ctx context.Context, realm [16]byte) (segmentList, error)
 		if err != nil {
 			return segmentList{}, err
 		}
-		list := segmentList{withoutOverlap(all), begun}
+		list := segmentList{archive.WithoutOverlap(all), begun}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.segments, l.listed, l.received = list.segments, begun, time.Now()
@@ -328,20 +328,6 @@ func (l *Log) listOnce(ctx context.Context, realm [16]byte) (segmentList, error)
 	case got := <-done:
 		return got.Val.(segmentList), got.Err
 	}
-}
-
-// withoutOverlap leaves out segments whose commits others have. First and Last of the result
-// increase.
-func withoutOverlap(all []archive.Item) (segments []archive.Item) {
-	for len(all) > 0 {
-		chain := archive.Chain(all, all[0].First)
-		segments = append(segments, chain...)
-		end := chain[len(chain)-1].Last
-		for len(all) > 0 && all[0].First <= end {
-			all = all[1:]
-		}
-	}
-	return segments
 }
 
 // reader opens a segment, or returns it if it is open. It waits for the archive no longer than

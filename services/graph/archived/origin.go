@@ -193,7 +193,7 @@ func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum 
 	if err != nil {
 		return nil, err
 	}
-	segments := withoutOverlap(all)
+	segments := archive.WithoutOverlap(all)
 	end := origin.Sequence
 	for _, s := range slices.Backward(segments) {
 		if s.First > end {

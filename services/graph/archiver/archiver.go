@@ -133,6 +133,7 @@ type Archiver struct {
 	pacer   pacer
 	refused time.Time // when a snapshot could not be verified or stored last
 	pruning pruning
+	merges  merges
 	// checked has the content of the snapshots that were read since they were put, by name, and
 	// unusable is the commit of the last verified snapshot if that cannot be used, else 0.
 	checked  map[string][32]byte
@@ -143,7 +144,7 @@ type Archiver struct {
 func New(c Config) *Archiver {
 	l := c.Limits.withDefaults()
 	c.Store = &limited{Store: c.Store, stall: l.Stall}
-	return &Archiver{c: c, l: l, pacer: pacer{bytes: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20))), speed: 1}, checked: map[string][32]byte{}}
+	return &Archiver{c: c, l: l, pacer: pacer{bytes: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20))), speed: 1}, checked: map[string][32]byte{}, merges: merges{damaged: map[string]bool{}}}
 }
 
 // Run archives until ctx ends. It reports failures, and tries again.

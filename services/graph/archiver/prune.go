@@ -19,7 +19,7 @@ type pruning struct {
 	keep lifecycle.Retention
 }
 
-// prune deletes what the archive has beyond the retention of the realm, if that has changed or was not done for a
+// prune merges small segments, and deletes what the archive has beyond the retention of the realm, if that has changed or was not done for a
 // while. Before, it lists the segments again: what was deleted meanwhile is archived again.
 func (w *work) prune(ctx context.Context) (err error) {
 	keep := w.c.Retention()
@@ -33,8 +33,14 @@ func (w *work) prune(ctx context.Context) (err error) {
 			err = fmt.Errorf("the archive is not pruned: %w", err)
 		}
 	}()
-	if err := w.list(ctx); err != nil || keep.All() {
+	if err := w.list(ctx); err != nil {
 		return err
+	}
+	if err := w.deleteCovered(ctx); err != nil {
+		return err
+	}
+	if keep.All() {
+		return w.merge(ctx)
 	}
 	before, err := w.lackedFrom(ctx)
 	if err != nil {
@@ -48,7 +54,7 @@ func (w *work) prune(ctx context.Context) (err error) {
 		w.c.TooLarge(p.KeptBytes, keep)
 	}
 	if len(p.Delete) == 0 {
-		return nil
+		return w.merge(ctx)
 	}
 	same := func(archive.Entry) error {
 		w.c.Failpoint(FailPruned)
@@ -69,7 +75,7 @@ func (w *work) prune(ctx context.Context) (err error) {
 		return err
 	}
 	w.c.Logger.Info("the archive was pruned", "retention", keep.String(), "entries", len(p.Delete), "bytes", p.DeleteBytes, "until-commit", p.Until, "kept-bytes", p.KeptBytes, "kept-snapshot", p.Snapshot)
-	return nil
+	return w.merge(ctx)
 }
 
 // FailPruned is the step of Config.Failpoint before a pruning, and after each entry that it deletes.
