@@ -229,6 +229,9 @@ type OperationsClient interface {
 	// marked. It reads all objects, in several requests: changes in between may be counted or not.
 	// The actor needs the verb listfinalizers.
 	Finalizers(ctx context.Context, opts ...CallOption) ([]*FinalizerInUse, error)
+	// Storage returns what the realm takes on disks, as the graph service that writes it sees it: its log, its
+	// state and its archive, and when the log is cut.
+	Storage(ctx context.Context, opts ...CallOption) (*Storage, error)
 	// ExpiryPolicies returns what the last evaluation of each expiry policy has found, ordered by
 	// name. The writer keeps these results in memory: after a change of the writer they begin
 	// empty. The actor needs the verb status.

@@ -76,6 +76,15 @@ func (p *operationsClient) ExpiryPolicies(ctx context.Context, opts ...CallOptio
 	return reply.GetPolicies(), nil
 }
 
+func (p *operationsClient) Storage(ctx context.Context, opts ...CallOption) (*Storage, error) {
+	var reply coppicev1.StatusReply
+	if err := p.call(ctx, bus.VerbStatus, &coppicev1.StatusRequest{Storage: true}, &reply); err != nil {
+		return nil, err
+	}
+	collect(opts, CallOption.ApplyToCall).replied(&reply)
+	return reply.GetStorage(), nil
+}
+
 func (p *operationsClient) ListParked(ctx context.Context, opts ...ParkedOption) (*ParkedPage, error) {
 	o := collect(opts, ParkedOption.ApplyToParked)
 	var reply ParkedPage

@@ -370,8 +370,8 @@ type Reply struct {
 //	var reply client.Reply
 //	pod, err := pods.Update(ctx, pod, client.ReplyInto(&reply))
 //
-// Calls about objects set it, and so do Kinds, Status, Finalizers, ExpiryPolicies, Brakes, Resume
-// and At.
+// Calls about objects set it, and so do Kinds, Status, Finalizers, ExpiryPolicies, Storage, Brakes,
+// Resume and At.
 func ReplyInto(r *Reply) ReplyOption { return ReplyOption{r} }
 
 // ReplyOption is the option that ReplyInto returns.

@@ -43,6 +43,8 @@ type (
 	CallStatus = coppicev1.CallStatus
 	// FinalizerInUse counts the objects that have an external finalizer.
 	FinalizerInUse = coppicev1.FinalizerInUse
+	// Storage is what a realm takes on disks.
+	Storage = coppicev1.Storage
 	// ExpiryStatus says what the last evaluation of an expiry policy has found.
 	ExpiryStatus = coppicev1.ExpiryStatus
 	// BrakeStatus is the brake of a kind.

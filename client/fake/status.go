@@ -144,6 +144,10 @@ func (noOperations) Consumers(context.Context, ...client.ConsumersOption) (*clie
 	return nil, unsupported("consumers")
 }
 
+func (noOperations) Storage(context.Context, ...client.CallOption) (*client.Storage, error) {
+	return nil, unsupported("what the realm takes on disks")
+}
+
 func (noOperations) ExpiryPolicies(context.Context, ...client.CallOption) ([]*client.ExpiryStatus, error) {
 	return nil, unsupported("evaluation of expiry policies")
 }

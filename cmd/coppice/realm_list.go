@@ -141,6 +141,7 @@ func (s *session) describeRealm(ctx context.Context, name string) error {
 			rows = append(rows, []string{"Paused:", "yes: coppice realm resume " + name})
 		}
 		rows = append(rows, s.settings(ctx)...)
+		rows = append(rows, s.storage(ctx)...)
 		rows = append(rows, []string{"Pending:", pending(status, err)})
 	}
 	for _, row := range rows {
@@ -184,6 +185,37 @@ func (s *session) settings(ctx context.Context) [][]string {
 		archive = now.ArchiveRetention.String()
 	}
 	return [][]string{{"Settings:", text}, {"Log retention:", now.LogRetention.String()}, {"Archive retention:", archive}}
+}
+
+// storage describes what the realm takes on disks, and when its log is cut, or why that is not shown.
+func (s *session) storage(ctx context.Context) [][]string {
+	u, err := s.c.Operations().Storage(ctx)
+	if err != nil {
+		return [][]string{{"Storage:", "not shown: " + err.Error()}}
+	}
+	bytes := func(n uint64) string { return console.Bytes(int64(n)) }
+	kept := "none: nothing is cut from the log"
+	switch {
+	case u.GetArchiveError() != "":
+		kept = "not shown: " + u.GetArchiveError()
+	case u.GetArchived():
+		kept = fmt.Sprintf("%s in %s", bytes(u.GetArchiveBytes()), console.Count(int(u.GetArchiveEntries()), "entry"))
+	}
+	rows := [][]string{{"Log:", bytes(u.GetLogBytes())}, {"State:", bytes(u.GetStateBytes())}, {"Archive:", kept}}
+	var due []string
+	if at := u.GetCutAtBytes(); at > 0 {
+		due = append(due, "when the log has "+bytes(at))
+	}
+	if at := u.GetCutAt(); at > 0 {
+		due = append(due, "at "+when(at))
+	}
+	if len(due) > 0 {
+		rows = append(rows, []string{"Next cut:", strings.Join(due, ", or ")})
+	}
+	if u.GetDiskBytes() > 0 {
+		rows = append(rows, []string{"Disk:", fmt.Sprintf("%s free of %s", bytes(u.GetDiskFreeBytes()), bytes(u.GetDiskBytes()))})
+	}
+	return rows
 }
 
 // pending describes the pending work of a realm, or why it is not shown.

@@ -18,6 +18,17 @@ func Segments(ctx context.Context, store Store, realm [16]byte) ([]Item, error) 
 	return items(ctx, store, realm, Segment)
 }
 
+// Size returns the size of all entries of a realm in bytes, and their number.
+func Size(ctx context.Context, store Store, realm [16]byte) (bytes int64, entries int, err error) {
+	for e, err := range store.List(ctx, RealmPrefix(realm)) {
+		if err != nil {
+			return 0, 0, err
+		}
+		bytes, entries = bytes+e.Size, entries+1
+	}
+	return bytes, entries, nil
+}
+
 // Snapshots returns the snapshots of a realm, in the order of their commits. verified has the
 // sequences of those with a record of verification: see ReadVerification.
 func Snapshots(ctx context.Context, store Store, realm [16]byte) (snapshots []Item, verified map[uint64]bool, err error) {

@@ -50,6 +50,9 @@ const (
 	// WarnArchiveTooLarge: the realm's archive is larger than its retention, because of what is always kept. The
 	// warning is about the realm itself.
 	WarnArchiveTooLarge = "ArchiveTooLarge"
+	// WarnDiskFilling: the disk of the state of a graph service is almost full. The warning is about a realm that has
+	// a state there.
+	WarnDiskFilling = "DiskFilling"
 )
 
 // Warning is the reason of the warning that a classification of the reference

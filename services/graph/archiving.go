@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
@@ -65,12 +64,6 @@ func (a *archivers) busy() bool {
 	return now.Sub(a.changed) < quietAfter
 }
 
-// freeBytes returns the room in bytes on the disk of a directory.
-func freeBytes(dir string) (uint64, error) {
-	usage, err := datadir.FS().GetDiskUsage(dir)
-	return usage.AvailBytes, err
-}
-
 // runArchiver archives the log of the realm until ctx ends. It returns at once if the process has no archive.
 func (r *realm) runArchiver(ctx context.Context) {
 	dir := filepath.Join(r.c.Dir, archiverDir, r.name)
@@ -87,7 +80,10 @@ func (r *realm) runArchiver(ctx context.Context) {
 		Acquire: func(ctx context.Context) (archiver.Lease, error) {
 			return r.member.Acquire(ctx, r.name, lease.Options{Archiver: true})
 		},
-		Verifying: r.archivers.verifying, Busy: r.archivers.busy, Free: r.c.free,
+		Verifying: r.archivers.verifying, Busy: r.archivers.busy, Free: func(dir string) (uint64, error) {
+			usage, err := r.c.Disk(dir)
+			return usage.AvailBytes, err
+		},
 		TooLarge: func(bytes int64, keep lifecycle.Retention) {
 			if time.Since(tooLarge) < warnAgain {
 				return
@@ -105,7 +101,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 				done = p
 				r.unarchived.Store(nil)
 			}
-			r.metrics.archived(p.Segments, p.Snapshot)
+			r.metrics.archived(p)
 		},
 		Failed: func(err error) {
 			r.unarchived.Store(&archiveFailure{time.Now(), err})

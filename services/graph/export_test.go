@@ -3,6 +3,8 @@ package graph
 import (
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
@@ -10,9 +12,11 @@ import (
 // MeasuresEvery sets the time between two counts of what is pending and queued.
 func (c *Config) MeasuresEvery(d time.Duration) { c.measure = d }
 
-// HasFree sets what the disks report as their room in bytes.
+// HasFree sets what the disks report as their room in bytes, of 1 TiB.
 func (c *Config) HasFree(free func() uint64) {
-	c.free = func(string) (uint64, error) { return free(), nil }
+	c.Disk = func(string) (vfs.DiskUsage, error) {
+		return vfs.DiskUsage{AvailBytes: free(), TotalBytes: 1 << 40, UsedBytes: 1<<40 - free()}, nil
+	}
 }
 
 // Taken returns what the watches of all realms keep, and the number of places that requests to all

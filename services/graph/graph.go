@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -137,13 +138,13 @@ type Config struct {
 	// Failpoint is called at the steps that packages writer, propagator and archiver name, and
 	// before the streams of a realm are deleted.
 	Failpoint func(step string)
+	// Disk returns what the disk of a directory has; by default the operating system says it.
+	Disk func(dir string) (vfs.DiskUsage, error)
 
 	// ID identifies Dir and any copy of it. New sets it to the one that is stored in Dir.
 	ID string
 
 	measure time.Duration // measureInterval; another one in tests
-	// free returns the room in bytes on the disk of a directory; freeBytes, and another one in tests.
-	free func(dir string) (uint64, error)
 }
 
 // Service is the graph service.
@@ -206,8 +207,8 @@ func New(c Config) (*Service, error) {
 	if c.measure == 0 {
 		c.measure = measureInterval
 	}
-	if c.free == nil {
-		c.free = freeBytes
+	if c.Disk == nil {
+		c.Disk = diskUsage
 	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 )
@@ -121,6 +122,7 @@ type logCheck struct {
 	behind   time.Time // since when the stream ends before the state; zero if it does not
 	found    uint64    // messages that could not be read when the log was read last
 	size     sizeCheck
+	disk     diskCheck
 	copies   *copyCheck
 	counts   *countCheck
 	reported map[string]time.Time // when damage was reported, by what was damaged
@@ -128,7 +130,7 @@ type logCheck struct {
 
 // checkLogs runs until ctx ends, or until the log has lost commits that the state has.
 func (r *realm) checkLogs(ctx context.Context) error {
-	c := &logCheck{r: r, size: sizeCheck{r: r, failed: &r.unarchived}, scrub: replay.NewScrub(r.events, max(r.begins.Load(), 1)), reported: map[string]time.Time{}}
+	c := &logCheck{r: r, size: sizeCheck{r: r, failed: &r.unarchived}, disk: diskCheck{r: r}, scrub: replay.NewScrub(r.events, max(r.begins.Load(), 1)), reported: map[string]time.Time{}}
 	c.copies = &copyCheck{r: r, damaged: map[string]*eventlog.BrokenError{}, ends: copyEnds{}}
 	c.counts = newCountCheck(r)
 	defer c.copies.close(context.WithoutCancel(ctx))
@@ -141,6 +143,7 @@ func (r *realm) checkLogs(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+		c.disk.check()
 		if err := c.check(ctx); err != nil {
 			return err
 		}
@@ -164,7 +167,11 @@ func (c *logCheck) check(ctx context.Context) error {
 	if err != nil {
 		return nil // NATS is not there now, and the log is checked again
 	}
-	r.metrics.extent(&extent)
+	var due archiver.Due
+	if r.archive != nil {
+		due = archiver.DueOf(r.state.Settings().LogRetention, extent.FirstTime)
+	}
+	r.metrics.extent(&extent, due)
 	c.size.check(&extent)
 	if extent.Last >= at {
 		c.behind = time.Time{}

@@ -4,12 +4,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -45,8 +47,14 @@ type allMetrics struct {
 	rebuilds  *prometheus.CounterVec
 	archive   *prometheus.GaugeVec
 	logBytes  *prometheus.GaugeVec
+	logCutAt  *prometheus.GaugeVec
 	logFirst  *prometheus.GaugeVec
-	logCut    *prometheus.GaugeVec
+	// What is on disks.
+	stateBytes   *prometheus.GaugeVec
+	archiveBytes *prometheus.GaugeVec
+	diskBytes    prometheus.Gauge
+	diskFree     prometheus.Gauge
+	logCut       *prometheus.GaugeVec
 
 	archiveFailures *prometheus.CounterVec
 
@@ -63,34 +71,39 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 	f := promauto.With(r)
 	realm := []string{"realm"}
 	return &allMetrics{
-		registerer: r,
-		revision:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_revision", Help: "Revision of the last object event, by state: committed to the log by this writer, or applied to this replica's state."}, []string{"realm", "state"}),
-		commits:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_commits_total", Help: "Commits that this process has appended to the log."}, realm),
-		events:     f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_events_total", Help: "Object events that this process has appended to the log."}, realm),
-		bytes:      f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_bytes", Help: "Size of commits.", Buckets: prometheus.ExponentialBuckets(256, 4, 9)}, realm),
-		seconds:    f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_seconds", Help: "Time of commits, by stage: decide, append (until it is on disk), apply.", Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11)}, []string{"realm", "stage"}),
-		requests:   f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
-		pending:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_rows", Help: "Rows of pending work, by type."}, []string{"realm", "type"}),
-		oldest:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_oldest_seconds", Help: "Age of the oldest row of pending work, by type."}, []string{"realm", "type"}),
-		idle:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while no work is pending, other than dependents that only unknown owners keep."}, realm),
-		collected:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, drained, finished."}, []string{"realm", "action"}),
-		queued:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer to decide them. It refuses further ones at a limit."}, realm),
-		queueSize:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
-		queueTime:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_seconds", Help: "Estimated time to decide the requests that wait for the writer."}, realm),
-		repeated:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_repetitions", Help: "Requests that repeat a command whose outcome is not known yet, and wait for this outcome."}, realm),
-		undecided:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_queue_undecided_total", Help: "Requests that the writer did not decide, by reason: refused beyond a limit, expired because the client no longer waits, repeated because the same command is pending."}, []string{"realm", "reason"}),
-		dropped:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_requests_dropped_total", Help: "Requests that the NATS client of this process dropped before the service read them."}, realm),
-		work:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are being processed, by queue."}, []string{"realm", "queue"}),
-		phase:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),
-		failures:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "Failures of the realm. Each is retried after 1 s to 1 min."}, realm),
-		skipped:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: another program publishes to the log's subject."}, realm),
-		damage:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_damaged_messages", Help: "Messages of the log that are missing or cannot be read."}, realm),
-		rebuilds:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_state_rebuilds_total", Help: "How often the state was damaged and was rebuilt from the log."}, realm),
-		refused:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
-		archive:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_archived_revision", Help: "Revision of the last commit that this process knows to be in the archive, by entry: in a segment, or in a verified snapshot. Only the process that archives the realm has it."}, []string{"realm", "entry"}),
-		logBytes:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_bytes", Help: "Size of the stream of the log."}, realm),
-		logFirst:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_first_sequence", Help: "Sequence of the first message of the stream of the log. Earlier ones were cut."}, realm),
-		logCut:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_cut_timestamp_seconds", Help: "When the stream of the log was cut last, in Unix time; 0 for never."}, realm),
+		registerer:   r,
+		revision:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_revision", Help: "Revision of the last object event, by state: committed to the log by this writer, or applied to this replica's state."}, []string{"realm", "state"}),
+		commits:      f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_commits_total", Help: "Commits that this process has appended to the log."}, realm),
+		events:       f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_events_total", Help: "Object events that this process has appended to the log."}, realm),
+		bytes:        f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_bytes", Help: "Size of commits.", Buckets: prometheus.ExponentialBuckets(256, 4, 9)}, realm),
+		seconds:      f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_seconds", Help: "Time of commits, by stage: decide, append (until it is on disk), apply.", Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11)}, []string{"realm", "stage"}),
+		requests:     f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
+		pending:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_rows", Help: "Rows of pending work, by type."}, []string{"realm", "type"}),
+		oldest:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_oldest_seconds", Help: "Age of the oldest row of pending work, by type."}, []string{"realm", "type"}),
+		idle:         f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while no work is pending, other than dependents that only unknown owners keep."}, realm),
+		collected:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, drained, finished."}, []string{"realm", "action"}),
+		queued:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer to decide them. It refuses further ones at a limit."}, realm),
+		queueSize:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
+		queueTime:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_seconds", Help: "Estimated time to decide the requests that wait for the writer."}, realm),
+		repeated:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_repetitions", Help: "Requests that repeat a command whose outcome is not known yet, and wait for this outcome."}, realm),
+		undecided:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_queue_undecided_total", Help: "Requests that the writer did not decide, by reason: refused beyond a limit, expired because the client no longer waits, repeated because the same command is pending."}, []string{"realm", "reason"}),
+		dropped:      f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_requests_dropped_total", Help: "Requests that the NATS client of this process dropped before the service read them."}, realm),
+		work:         f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are being processed, by queue."}, []string{"realm", "queue"}),
+		phase:        f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),
+		failures:     f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "Failures of the realm. Each is retried after 1 s to 1 min."}, realm),
+		skipped:      f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: another program publishes to the log's subject."}, realm),
+		damage:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_damaged_messages", Help: "Messages of the log that are missing or cannot be read."}, realm),
+		rebuilds:     f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_state_rebuilds_total", Help: "How often the state was damaged and was rebuilt from the log."}, realm),
+		refused:      f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
+		archive:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_archived_revision", Help: "Revision of the last commit that this process knows to be in the archive, by entry: in a segment, or in a verified snapshot. Only the process that archives the realm has it."}, []string{"realm", "entry"}),
+		logBytes:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_bytes", Help: "Size of the stream of the log."}, realm),
+		logCutAt:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_cut_at_bytes", Help: "Size at which the stream of the log is cut; 0 if no size bounds it, or without an archive."}, realm),
+		stateBytes:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_state_bytes", Help: "Size of the state on the disk of this process."}, realm),
+		archiveBytes: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_archive_bytes", Help: "Size of the realm's entries in the archive. Only the process that archives the realm has it."}, realm),
+		diskBytes:    f.NewGauge(prometheus.GaugeOpts{Name: "coppice_graph_disk_bytes", Help: "Size of the disk of the states."}),
+		diskFree:     f.NewGauge(prometheus.GaugeOpts{Name: "coppice_graph_disk_free_bytes", Help: "What of the disk of the states is free for this process."}),
+		logFirst:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_first_sequence", Help: "Sequence of the first message of the stream of the log. Earlier ones were cut."}, realm),
+		logCut:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_cut_timestamp_seconds", Help: "When the stream of the log was cut last, in Unix time; 0 for never."}, realm),
 
 		archiveFailures: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_archive_failures_total", Help: "Failed attempts to archive the log. Each is retried after 1 s to 1 min."}, realm),
 
@@ -120,7 +133,7 @@ func (m *metrics) remove() {
 	}{
 		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
 		a.queued, a.queueSize, a.queueTime, a.repeated, a.undecided, a.dropped, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
-		a.logBytes, a.logFirst, a.logCut, a.trips, a.tripped,
+		a.logBytes, a.stateBytes, a.archiveBytes, a.logCutAt, a.logFirst, a.logCut, a.trips, a.tripped,
 		a.finalizerObjects, a.finalizerOldest, a.finalizerConsumer,
 	} {
 		v.DeletePartialMatch(prometheus.Labels{"realm": m.realm})
@@ -251,15 +264,24 @@ func (m *metrics) damaged(messages uint64) {
 	m.all.damage.WithLabelValues(m.realm).Set(float64(messages))
 }
 
-// archived sets the revisions up to which segments and verified snapshots are archived; 0 for
-// none.
-func (m *metrics) archived(segments, snapshot uint64) {
-	m.all.archive.WithLabelValues(m.realm, "segment").Set(float64(segments))
-	m.all.archive.WithLabelValues(m.realm, "snapshot").Set(float64(snapshot))
+// archived sets the revisions up to which segments and verified snapshots are archived, 0 for
+// none, and the size of the archive.
+func (m *metrics) archived(p archiver.Progress) {
+	m.all.archive.WithLabelValues(m.realm, "segment").Set(float64(p.Segments))
+	m.all.archive.WithLabelValues(m.realm, "snapshot").Set(float64(p.Snapshot))
+	m.all.archiveBytes.WithLabelValues(m.realm).Set(float64(p.Bytes))
 }
 
-// extent sets what the stream of the log has.
-func (m *metrics) extent(e *eventlog.Extent) {
+// disk sets what the state takes on its disk, and what is free there.
+func (m *metrics) disk(stateBytes uint64, usage vfs.DiskUsage) {
+	m.all.stateBytes.WithLabelValues(m.realm).Set(float64(stateBytes))
+	m.all.diskBytes.Set(float64(usage.TotalBytes))
+	m.all.diskFree.Set(float64(usage.AvailBytes))
+}
+
+// extent sets what the stream of the log has, and when it is cut.
+func (m *metrics) extent(e *eventlog.Extent, due archiver.Due) {
+	m.all.logCutAt.WithLabelValues(m.realm).Set(float64(due.Bytes))
 	m.all.logBytes.WithLabelValues(m.realm).Set(float64(e.Bytes))
 	m.all.logFirst.WithLabelValues(m.realm).Set(float64(e.First))
 	cut := 0.0

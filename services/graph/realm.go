@@ -76,6 +76,7 @@ type realm struct {
 	states     *atomic.Pointer[history.Cache] // of the past, of all realms
 	past       *history.History
 	unarchived atomic.Pointer[archiveFailure] // nil if the log was archived since
+	measured   atomic.Pointer[archiveSize]    // what storage has found last
 	// begins is the last position of the stream with which it was found to begin: what
 	// precedes it is archived. See logBegins.
 	begins atomic.Uint64

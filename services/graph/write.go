@@ -163,6 +163,7 @@ func (t *term) serveWriter(ctx context.Context) error {
 		Past:         t.past,
 		Republish:    t.prop.Republish,
 		Status:       t.prop.Status,
+		Storage:      t.storage,
 		Answered:     t.metrics.answered,
 		WarnCycle:    t.warner.Cycle,
 		Noticed:      t.noticed,

@@ -4371,6 +4371,8 @@ type StatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Return the state of the expiry policies instead of the pending work.
 	Policies bool `protobuf:"varint,1,opt,name=policies,proto3" json:"policies,omitempty"`
+	// Return what the realm takes on disks instead of the pending work.
+	Storage bool `protobuf:"varint,2,opt,name=storage,proto3" json:"storage,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4414,6 +4416,13 @@ func (x *StatusRequest) GetPolicies() bool {
 	return false
 }
 
+func (x *StatusRequest) GetStorage() bool {
+	if x != nil {
+		return x.Storage
+	}
+	return false
+}
+
 func (x *StatusRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -4435,7 +4444,9 @@ type StatusReply struct {
 	// verb resume.
 	Paused bool `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
 	// The expiry policies, ordered by name, if StatusRequest.policies asks for them.
-	Policies      []*ExpiryStatus `protobuf:"bytes,5,rep,name=policies,proto3" json:"policies,omitempty"`
+	Policies []*ExpiryStatus `protobuf:"bytes,5,rep,name=policies,proto3" json:"policies,omitempty"`
+	// What the realm takes on disks, if StatusRequest.storage asks for it.
+	Storage       *Storage `protobuf:"bytes,6,opt,name=storage,proto3" json:"storage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4505,6 +4516,138 @@ func (x *StatusReply) GetPolicies() []*ExpiryStatus {
 	return nil
 }
 
+func (x *StatusReply) GetStorage() *Storage {
+	if x != nil {
+		return x.Storage
+	}
+	return nil
+}
+
+// Storage is what a realm takes on disks, as the graph service that writes it sees it. Sizes are in bytes.
+type Storage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The size of the messages in the log's stream.
+	LogBytes uint64 `protobuf:"varint,1,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	// The size of the state of the graph service that answers.
+	StateBytes uint64 `protobuf:"varint,2,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
+	// The size of the realm's entries in the archive, and their number.
+	ArchiveBytes   uint64 `protobuf:"varint,3,opt,name=archive_bytes,json=archiveBytes,proto3" json:"archive_bytes,omitempty"`
+	ArchiveEntries uint64 `protobuf:"varint,4,opt,name=archive_entries,json=archiveEntries,proto3" json:"archive_entries,omitempty"`
+	// Why the archive is not measured; empty if it is, or if there is none.
+	ArchiveError string `protobuf:"bytes,5,opt,name=archive_error,json=archiveError,proto3" json:"archive_error,omitempty"`
+	// False if the graph service that answers has no archive. Then nothing is cut.
+	Archived bool `protobuf:"varint,6,opt,name=archived,proto3" json:"archived,omitempty"`
+	// The log is cut when it has this size; 0 if no size bounds it.
+	CutAtBytes uint64 `protobuf:"varint,7,opt,name=cut_at_bytes,json=cutAtBytes,proto3" json:"cut_at_bytes,omitempty"`
+	// The oldest commits are cut at this time, Unix microseconds; 0 if no age bounds the log.
+	CutAt int64 `protobuf:"varint,8,opt,name=cut_at,json=cutAt,proto3" json:"cut_at,omitempty"`
+	// The disk of the state: its size, and what of it is free for this process.
+	DiskBytes     uint64 `protobuf:"varint,9,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	DiskFreeBytes uint64 `protobuf:"varint,10,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Storage) Reset() {
+	*x = Storage{}
+	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Storage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Storage) ProtoMessage() {}
+
+func (x *Storage) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Storage.ProtoReflect.Descriptor instead.
+func (*Storage) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *Storage) GetLogBytes() uint64 {
+	if x != nil {
+		return x.LogBytes
+	}
+	return 0
+}
+
+func (x *Storage) GetStateBytes() uint64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+func (x *Storage) GetArchiveBytes() uint64 {
+	if x != nil {
+		return x.ArchiveBytes
+	}
+	return 0
+}
+
+func (x *Storage) GetArchiveEntries() uint64 {
+	if x != nil {
+		return x.ArchiveEntries
+	}
+	return 0
+}
+
+func (x *Storage) GetArchiveError() string {
+	if x != nil {
+		return x.ArchiveError
+	}
+	return ""
+}
+
+func (x *Storage) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
+}
+
+func (x *Storage) GetCutAtBytes() uint64 {
+	if x != nil {
+		return x.CutAtBytes
+	}
+	return 0
+}
+
+func (x *Storage) GetCutAt() int64 {
+	if x != nil {
+		return x.CutAt
+	}
+	return 0
+}
+
+func (x *Storage) GetDiskBytes() uint64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
+func (x *Storage) GetDiskFreeBytes() uint64 {
+	if x != nil {
+		return x.DiskFreeBytes
+	}
+	return 0
+}
+
 // ExpiryStatus says what the last evaluation of an expiry policy has found. The graph service keeps
 // it in memory: it begins again when another one becomes the writer.
 type ExpiryStatus struct {
@@ -4546,7 +4689,7 @@ type ExpiryStatus struct {
 
 func (x *ExpiryStatus) Reset() {
 	*x = ExpiryStatus{}
-	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	mi := &file_coppice_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4701,7 @@ func (x *ExpiryStatus) String() string {
 func (*ExpiryStatus) ProtoMessage() {}
 
 func (x *ExpiryStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	mi := &file_coppice_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4714,7 @@ func (x *ExpiryStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpiryStatus.ProtoReflect.Descriptor instead.
 func (*ExpiryStatus) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExpiryStatus) GetPolicy() string {
@@ -4696,7 +4839,7 @@ type PendingWork struct {
 
 func (x *PendingWork) Reset() {
 	*x = PendingWork{}
-	mi := &file_coppice_v1_api_proto_msgTypes[47]
+	mi := &file_coppice_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +4851,7 @@ func (x *PendingWork) String() string {
 func (*PendingWork) ProtoMessage() {}
 
 func (x *PendingWork) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[47]
+	mi := &file_coppice_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +4864,7 @@ func (x *PendingWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingWork.ProtoReflect.Descriptor instead.
 func (*PendingWork) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PendingWork) GetType() string {
@@ -5096,16 +5239,33 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x04list\x18\x06 \x01(\v2\x15.coppice.v1.ListReplyH\x00R\x04list\x12=\n" +
 	"\bresolved\x18\a \x01(\v2\x1f.coppice.v1.ResolveObjectsReplyH\x00R\bresolved\x12+\n" +
 	"\x04plan\x18\b \x01(\v2\x15.coppice.v1.PlanReplyH\x00R\x04planB\x06\n" +
-	"\x04read\"G\n" +
+	"\x04read\"a\n" +
 	"\rStatusRequest\x12\x1a\n" +
-	"\bpolicies\x18\x01 \x01(\bR\bpolicies\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xbe\x01\n" +
+	"\bpolicies\x18\x01 \x01(\bR\bpolicies\x12\x18\n" +
+	"\astorage\x18\x02 \x01(\bR\astorage\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xed\x01\n" +
 	"\vStatusReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04idle\x18\x02 \x01(\bR\x04idle\x121\n" +
 	"\apending\x18\x03 \x03(\v2\x17.coppice.v1.PendingWorkR\apending\x12\x16\n" +
 	"\x06paused\x18\x04 \x01(\bR\x06paused\x124\n" +
-	"\bpolicies\x18\x05 \x03(\v2\x18.coppice.v1.ExpiryStatusR\bpolicies\"\x93\x03\n" +
+	"\bpolicies\x18\x05 \x03(\v2\x18.coppice.v1.ExpiryStatusR\bpolicies\x12-\n" +
+	"\astorage\x18\x06 \x01(\v2\x13.coppice.v1.StorageR\astorage\"\xd6\x02\n" +
+	"\aStorage\x12\x1b\n" +
+	"\tlog_bytes\x18\x01 \x01(\x04R\blogBytes\x12\x1f\n" +
+	"\vstate_bytes\x18\x02 \x01(\x04R\n" +
+	"stateBytes\x12#\n" +
+	"\rarchive_bytes\x18\x03 \x01(\x04R\farchiveBytes\x12'\n" +
+	"\x0farchive_entries\x18\x04 \x01(\x04R\x0earchiveEntries\x12#\n" +
+	"\rarchive_error\x18\x05 \x01(\tR\farchiveError\x12\x1a\n" +
+	"\barchived\x18\x06 \x01(\bR\barchived\x12 \n" +
+	"\fcut_at_bytes\x18\a \x01(\x04R\n" +
+	"cutAtBytes\x12\x15\n" +
+	"\x06cut_at\x18\b \x01(\x03R\x05cutAt\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\t \x01(\x04R\tdiskBytes\x12&\n" +
+	"\x0fdisk_free_bytes\x18\n" +
+	" \x01(\x04R\rdiskFreeBytes\"\x93\x03\n" +
 	"\fExpiryStatus\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x1e\n" +
 	"\n" +
@@ -5160,7 +5320,7 @@ func file_coppice_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_coppice_v1_api_proto_goTypes = []any{
 	(OwnerClass)(0),                 // 0: coppice.v1.OwnerClass
 	(PlanOutcome)(0),                // 1: coppice.v1.PlanOutcome
@@ -5212,24 +5372,25 @@ var file_coppice_v1_api_proto_goTypes = []any{
 	(*ReadPastReply)(nil),           // 47: coppice.v1.ReadPastReply
 	(*StatusRequest)(nil),           // 48: coppice.v1.StatusRequest
 	(*StatusReply)(nil),             // 49: coppice.v1.StatusReply
-	(*ExpiryStatus)(nil),            // 50: coppice.v1.ExpiryStatus
-	(*PendingWork)(nil),             // 51: coppice.v1.PendingWork
-	(*Object)(nil),                  // 52: coppice.v1.Object
-	(*Status)(nil),                  // 53: coppice.v1.Status
-	(Reason)(0),                     // 54: coppice.v1.Reason
-	(*OwnerReference)(nil),          // 55: coppice.v1.OwnerReference
+	(*Storage)(nil),                 // 50: coppice.v1.Storage
+	(*ExpiryStatus)(nil),            // 51: coppice.v1.ExpiryStatus
+	(*PendingWork)(nil),             // 52: coppice.v1.PendingWork
+	(*Object)(nil),                  // 53: coppice.v1.Object
+	(*Status)(nil),                  // 54: coppice.v1.Status
+	(Reason)(0),                     // 55: coppice.v1.Reason
+	(*OwnerReference)(nil),          // 56: coppice.v1.OwnerReference
 }
 var file_coppice_v1_api_proto_depIdxs = []int32{
-	52, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
-	52, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
+	53, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
+	53, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
 	7,  // 2: coppice.v1.RestoreRequest.objects:type_name -> coppice.v1.RestoredObject
-	52, // 3: coppice.v1.RestoredObject.object:type_name -> coppice.v1.Object
+	53, // 3: coppice.v1.RestoredObject.object:type_name -> coppice.v1.Object
 	9,  // 4: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
 	20, // 5: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
 	11, // 6: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
-	52, // 7: coppice.v1.Result.object:type_name -> coppice.v1.Object
-	53, // 8: coppice.v1.Result.error:type_name -> coppice.v1.Status
-	52, // 9: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
+	53, // 7: coppice.v1.Result.object:type_name -> coppice.v1.Object
+	54, // 8: coppice.v1.Result.error:type_name -> coppice.v1.Status
+	53, // 9: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
 	19, // 10: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
 	16, // 11: coppice.v1.DeleteRequest.also:type_name -> coppice.v1.DeletePart
 	19, // 12: coppice.v1.DeletePart.options:type_name -> coppice.v1.DeleteOptions
@@ -5244,12 +5405,12 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	20, // 21: coppice.v1.ProtectTarget.preconditions:type_name -> coppice.v1.Preconditions
 	20, // 22: coppice.v1.VetoRequest.preconditions:type_name -> coppice.v1.Preconditions
 	31, // 23: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
-	53, // 24: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
+	54, // 24: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
 	2,  // 25: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
-	52, // 26: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
-	54, // 27: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
+	53, // 26: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
+	55, // 27: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
 	34, // 28: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
-	52, // 29: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
+	53, // 29: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
 	38, // 30: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
 	39, // 31: coppice.v1.GraphNode.pending:type_name -> coppice.v1.ObjectWork
 	37, // 32: coppice.v1.GraphNode.used_by:type_name -> coppice.v1.GraphUser
@@ -5262,7 +5423,7 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	44, // 39: coppice.v1.PlanReply.objects:type_name -> coppice.v1.PlannedObject
 	42, // 40: coppice.v1.PlanReply.brakes:type_name -> coppice.v1.PlanBrake
 	1,  // 41: coppice.v1.PlannedObject.outcome:type_name -> coppice.v1.PlanOutcome
-	55, // 42: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
+	56, // 42: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
 	45, // 43: coppice.v1.PlannedObject.blockers:type_name -> coppice.v1.PlanBlocker
 	3,  // 44: coppice.v1.PlanBlocker.type:type_name -> coppice.v1.PlanBlocker.Type
 	12, // 45: coppice.v1.ReadPastRequest.get:type_name -> coppice.v1.GetRequest
@@ -5273,13 +5434,14 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	14, // 50: coppice.v1.ReadPastReply.list:type_name -> coppice.v1.ListReply
 	33, // 51: coppice.v1.ReadPastReply.resolved:type_name -> coppice.v1.ResolveObjectsReply
 	41, // 52: coppice.v1.ReadPastReply.plan:type_name -> coppice.v1.PlanReply
-	51, // 53: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
-	50, // 54: coppice.v1.StatusReply.policies:type_name -> coppice.v1.ExpiryStatus
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	52, // 53: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
+	51, // 54: coppice.v1.StatusReply.policies:type_name -> coppice.v1.ExpiryStatus
+	50, // 55: coppice.v1.StatusReply.storage:type_name -> coppice.v1.Storage
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_api_proto_init() }
@@ -5312,7 +5474,7 @@ func file_coppice_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_api_proto_rawDesc), len(file_coppice_v1_api_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

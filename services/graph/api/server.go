@@ -68,6 +68,8 @@ type Writer struct {
 	Republish func(context.Context, *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, error)
 	// Status counts pending work.
 	Status func(context.Context) (*coppicev1.StatusReply, error)
+	// Storage measures what the realm takes on disks.
+	Storage func(context.Context) (*coppicev1.Storage, error)
 	// Answered is called with the replies to internal operations, for metrics.
 	Answered func(proto.Message)
 	// Now is the clock; time.Now if nil.

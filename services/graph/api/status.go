@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -23,6 +24,10 @@ func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
 		s.background(q, s.policyStatus)
 		return nil
 	}
+	if r.GetStorage() {
+		s.background(q, s.storage)
+		return nil
+	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		reply, err := s.w.Status(ctx)
 		switch {
@@ -37,6 +42,18 @@ func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
 		return reply, nil
 	})
 	return nil
+}
+
+// storage returns what the realm takes on disks.
+func (s *writerServer) storage(ctx context.Context) (proto.Message, *lifecycle.Error) {
+	found, err := s.w.Storage(ctx)
+	switch {
+	case err != nil:
+		return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: fmt.Sprintf("realm %s: what it takes on disks cannot be measured: %v; try again", s.Realm, err)}
+	case !s.w.Lease.Holds():
+		return nil, s.notWriter()
+	}
+	return &coppicev1.StatusReply{Revision: s.State.Checkpoint().GetRevision(), Paused: s.State.Realm().Paused, Storage: found}, nil
 }
 
 // policyStatus returns what is known of the expiry policies.

@@ -65,6 +65,7 @@ type Config struct {
 type Progress struct {
 	Segments uint64 // the revision of the last commit in a segment
 	Snapshot uint64 // the revision of the last verified snapshot; 0 for none
+	Bytes    int64  // the size of the realm's entries
 }
 
 // Limits bound the work of an Archiver. Zero fields have their defaults.

@@ -80,8 +80,9 @@ func (w *work) cut(ctx context.Context) error {
 	}
 	w.looked = looked{time.Now(), keep}
 	w.estimate(&extent)
-	large := func() bool { return keep.Bytes > 0 && int64(extent.Bytes) > keep.Bytes/keptPart }
-	old := func(t lifecycle.Time) bool { return keep.Age > 0 && w.c.Now().Sub(t.Time()) > keep.Age/4*3 }
+	due := DueOf(keep, time.Time{})
+	large := func() bool { return due.Bytes > 0 && extent.Bytes > due.Bytes }
+	old := func(t lifecycle.Time) bool { return keep.Age > 0 && w.c.Now().After(DueOf(keep, t.Time()).At) }
 	if !large() {
 		if keep.Age == 0 {
 			return nil

@@ -36,6 +36,7 @@ func (w *work) prune(ctx context.Context) (err error) {
 	if err := w.list(ctx); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, w.measure(ctx)) }()
 	if err := w.deleteCovered(ctx); err != nil {
 		return err
 	}
@@ -76,6 +77,14 @@ func (w *work) prune(ctx context.Context) (err error) {
 	}
 	w.c.Logger.Info("the archive was pruned", "retention", keep.String(), "entries", len(p.Delete), "bytes", p.DeleteBytes, "until-commit", p.Until, "kept-bytes", p.KeptBytes, "kept-snapshot", p.Snapshot)
 	return w.merge(ctx)
+}
+
+// measure reports the size of the archive.
+func (w *work) measure(ctx context.Context) (err error) {
+	if w.done.Bytes, _, err = archive.Size(ctx, w.c.Store, w.realm); err == nil {
+		w.c.Progress(w.done)
+	}
+	return err
 }
 
 // FailPruned is the step of Config.Failpoint before a pruning, and after each entry that it deletes.

@@ -2,6 +2,7 @@ package archiver
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment"
@@ -32,6 +33,25 @@ func (p Place) Stays() string {
 		return fmt.Sprintf("commit %d is the newest one", p.End.Sequence)
 	}
 	return ""
+}
+
+// Due is when the stream of a log is cut next.
+type Due struct {
+	// Bytes is the size at which it is cut; 0 if no size bounds it.
+	Bytes uint64
+	// At is when its oldest commit is cut; zero if no age bounds it.
+	At time.Time
+}
+
+// DueOf returns when a stream whose oldest message has a time is cut, if a verified snapshot covers the commits then.
+func DueOf(keep lifecycle.Retention, oldest time.Time) (d Due) {
+	if keep.Bytes > 0 {
+		d.Bytes = uint64(keep.Bytes / keptPart)
+	}
+	if keep.Age > 0 {
+		d.At = oldest.Add(keep.Age / 4 * 3)
+	}
+	return d
 }
 
 // Follows returns an error unless a commit of the stream, at a position, is the one behind the place. lost says that the stream

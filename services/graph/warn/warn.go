@@ -221,6 +221,11 @@ func (w *Warner) ArchiveTooLarge(realmID uid.UID, message string) {
 	w.ofRealm(realmID, lifecycle.WarnArchiveTooLarge, message)
 }
 
+// DiskFilling is Skipped for a disk that is almost full.
+func (w *Warner) DiskFilling(realmID uid.UID, message string) {
+	w.ofRealm(realmID, lifecycle.WarnDiskFilling, message)
+}
+
 func (w *Warner) ofRealm(realmID uid.UID, reason, message string) {
 	if w == nil {
 		return

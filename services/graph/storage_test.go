@@ -1,0 +1,87 @@
+package graph_test
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// A realm shows what it takes on disks, and when its log is cut; metrics have the same.
+func TestStorage(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	registry := prometheus.NewRegistry()
+	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+		c.Archive, c.ArchiveLimits, c.Registry, c.CheckLog = a.store, soon, registry, soon.Interval
+		c.HasFree(func() uint64 { return 1 << 39 })
+	}).writing(ctx)
+	create(ctx, t, application(t, a.n), "first")
+	id, _ := a.at(ctx)
+	a.verified(ctx, id, 0, "a")
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	got, err := operator.Operations().Storage(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetLogBytes() == 0 || got.GetStateBytes() == 0 || got.GetArchiveBytes() == 0 || got.GetArchiveEntries() < 3 || got.GetArchiveError() != "" || !got.GetArchived() ||
+		got.GetCutAtBytes() != 1<<29 || got.GetCutAt() != 0 || got.GetDiskBytes() != 1<<40 || got.GetDiskFreeBytes() != 1<<39 {
+		t.Errorf("the realm takes %v", got)
+	}
+	for name, least := range map[string]float64{
+		"coppice_graph_state_bytes": 1, "coppice_graph_log_bytes": 1, "coppice_graph_archive_bytes": 1,
+		"coppice_graph_log_cut_at_bytes": 1 << 29, "coppice_graph_disk_bytes": 1 << 40, "coppice_graph_disk_free_bytes": 1 << 39,
+	} {
+		testkit.WaitFor(t, ctx, name, func() bool { return metric(t, registry, name) >= least })
+	}
+	s.stop(ctx)
+	bytes, entries, err := archive.Size(ctx, a.store, id)
+	if err != nil || bytes < int64(got.GetArchiveBytes()) && entries == int(got.GetArchiveEntries()) {
+		t.Errorf("the archive has %d bytes in %d entries, %v; %v were shown", bytes, entries, err, got)
+	}
+}
+
+// A warning says that the disk of the state is almost full, from 85% on.
+func TestDiskFilling(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	var free, looks atomic.Uint64
+	free.Store(1 << 40 / 100 * 16)
+	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+		c.CheckLog = soon.Interval
+		c.HasFree(func() uint64 {
+			looks.Add(1)
+			return free.Load()
+		})
+	}).writing(ctx)
+	create(ctx, t, application(t, a.n), "first")
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	warned := func() bool {
+		warnings, err := operator.Warnings(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
+			return w.Reason == lifecycle.WarnDiskFilling && strings.Contains(w.Message, "is 86% full: 143 GiB are free")
+		})
+	}
+	before := looks.Load()
+	testkit.WaitFor(t, ctx, "looks at the disk", func() bool { return looks.Load() > before+6 })
+	if warned() {
+		t.Error("a disk that is 84% full is warned of")
+	}
+	free.Store(1 << 40 / 100 * 14)
+	testkit.WaitFor(t, ctx, "a warning", warned)
+	s.stop(ctx)
+}
