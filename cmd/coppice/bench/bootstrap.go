@@ -193,14 +193,15 @@ func (b Bootstrap) measure(ctx context.Context, d *Deployment, nc *nats.Conn, a 
 	return b.same(replayed, started, stale)
 }
 
-// begin starts a replica from the archive, up to the end of the log.
+// begin starts a replica from the archive, or from the first commit if the archive has no snapshot yet, up to the end of
+// the log.
 func (Bootstrap) begin(ctx context.Context, log *eventlog.Log, a *bootstrap.Archive, dir string) error {
 	last, err := log.LastCommit(ctx)
 	if err != nil {
 		return err
 	}
 	dir = filepath.Join(dir, bus.DefaultRealm)
-	if _, err := a.Load(ctx, dir, log.Created(), last, state.Config{}); err != nil {
+	if _, err := a.Load(ctx, dir, log.Created(), last, state.Config{}); err != nil && !errors.Is(err, bootstrap.ErrNoSnapshot) {
 		return err
 	}
 	s, err := state.Open(dir, state.Config{})
