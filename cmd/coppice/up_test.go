@@ -65,7 +65,7 @@ func startUp(ctx context.Context, t *testing.T, flags ...string) *upProcess {
 
 var (
 	healthLine = regexp.MustCompile(`^health and metrics: http://(127\.0\.0\.1:\d+)/metrics$`)
-	readyLine  = regexp.MustCompile(`^ready in \d+\.\ds: (nats://127\.0\.0\.1:\d+), realm default, data (.*) \(no auth: loopback only\)$`)
+	readyLine  = regexp.MustCompile(`^ready in \d+\.\ds: (nats://127\.0\.0\.1:\d+), realm default(?:, shop)?, data (.*) \(no auth: loopback only\)$`)
 )
 
 // awaitReady waits until it says that it is ready.
@@ -167,6 +167,48 @@ func TestUp(t *testing.T) {
 		if err != nil || found.GetMetadata().GetUid() != created.GetMetadata().GetUid() {
 			t.Errorf("after %v there is %v, %v", signal, found, err)
 		}
+	}
+	p.end(syscall.SIGTERM)
+}
+
+// Without a flag it archives into its data directory: what was deleted with its realm comes back from there.
+func TestUpArchives(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	data, restored := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "restored")
+	p := startUp(ctx, t, "--data", data).awaitReady(ctx, data)
+	run := func(args ...string) string {
+		t.Helper()
+		c := exec.CommandContext(ctx, program(t), args...)
+		c.Env = append(os.Environ(), "NATS_URL="+p.server)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	run("realm", "create", "shop")
+	file := filepath.Join(t.TempDir(), "object.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\ndata: {a: b}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run("apply", "-f", file, "--realm", "shop")
+	uid := run("get", "configmaps/kept", "--realm", "shop", "-o", "jsonpath={.metadata.uid}")
+	if got := run("realm", "describe", "shop"); !regexp.MustCompile(`(?m)^Archive: +0 B in 0 entries$`).MatchString(got) ||
+		!regexp.MustCompile(`(?m)^Next cut: +when the log has 512.0 MiB$`).MatchString(got) {
+		t.Errorf("the realm is described as %s", got)
+	}
+	run("realm", "delete", "shop", "--confirm", "shop")
+	p.end(syscall.SIGTERM)
+	archive := "file://" + filepath.Join(data, "archive")
+	if got := run("archive", "verify", archive); !strings.Contains(got, ": 0 problems") {
+		t.Errorf("the archive is verified as %s", got)
+	}
+	run("realm", "restore", "shop", "--from", archive, "--data", restored)
+	p = startUp(ctx, t, "--data", restored, "--realm", "default", "--realm", "shop").awaitReady(ctx, restored)
+	run("realm", "resume", "shop")
+	if got := run("get", "configmaps/kept", "--realm", "shop", "-o", "jsonpath={.metadata.uid}"); got != uid {
+		t.Errorf("the restored object has the uid %s, want %s", got, uid)
 	}
 	p.end(syscall.SIGTERM)
 }

@@ -226,9 +226,9 @@ func Main(m *testing.M, cleanup ...func()) {
 	os.Exit(code)
 }
 
-// SlowLine matches what the services and the NATS server log on a busy machine: the writer may
-// lose its lease, for example.
-var SlowLine = regexp.MustCompile(`not the writer any more|cannot (acquire|release) the lease|cannot delete the key of this process|cannot archive the log|Readloop processing time`)
+// SlowLine matches what the services and the NATS server log on a busy machine, or one whose disk is almost full: the
+// writer may lose its lease, for example.
+var SlowLine = regexp.MustCompile(`not the writer any more|cannot (acquire|release) the lease|cannot delete the key of this process|cannot archive the log|Readloop processing time|the disk of .* full`)
 
 // FreePorts returns up to nine ports of the loopback interface, and reserves them until the test
 // ends: other runs of tests, also in other processes, get other ports while nothing listens on

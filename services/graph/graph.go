@@ -318,6 +318,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.c.Archive == nil {
+		s.c.Log.Info("there is no archive: nothing is cut from the logs, which grow; name one with --archive")
+	}
 	g.Go(func() error {
 		s.measureDropped(ctx)
 		return nil
