@@ -14,7 +14,9 @@ import (
 // that fails, each use of it fails and the next tries again: a service starts
 // before its archive can be reached.
 func (o Opener) Lazy(l archive.Location) archive.Store {
-	return &lazy{location: l, opening: make(chan struct{}, 1), create: func(ctx context.Context) (archive.Store, error) { return o.Create(ctx, l) }}
+	return archive.Limited(&lazy{
+		location: l, opening: make(chan struct{}, 1), create: func(ctx context.Context) (archive.Store, error) { return o.create(ctx, l) },
+	}, archive.Stall)
 }
 
 type lazy struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/s3store"
 )
 
-// Opener opens archives.
+// Opener opens archives. Their calls are limited: see archive.Limited.
 type Opener struct {
 	// JetStream is called for an archive in an object store. It may be nil if there is no
 	// connection to NATS.
@@ -24,6 +24,23 @@ type Opener struct {
 
 // Open opens an archive that exists.
 func (o Opener) Open(ctx context.Context, l archive.Location) (archive.Store, error) {
+	return limited(o.open(ctx, l))
+}
+
+// Create opens an archive, and creates its directory or object store if there is none. A
+// bucket of S3 must exist: its owner configures encryption, access and life cycle.
+func (o Opener) Create(ctx context.Context, l archive.Location) (archive.Store, error) {
+	return limited(o.create(ctx, l))
+}
+
+func limited(store archive.Store, err error) (archive.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return archive.Limited(store, archive.Stall), nil
+}
+
+func (o Opener) open(ctx context.Context, l archive.Location) (archive.Store, error) {
 	switch l.Scheme {
 	case "file":
 		return dirstore.Open(l.Dir)
@@ -39,9 +56,7 @@ func (o Opener) Open(ctx context.Context, l archive.Location) (archive.Store, er
 	return nil, fmt.Errorf("archive %s: unknown scheme %q", l, l.Scheme)
 }
 
-// Create opens an archive, and creates its directory or object store if there is none. A
-// bucket of S3 must exist: its owner configures encryption, access and life cycle.
-func (o Opener) Create(ctx context.Context, l archive.Location) (archive.Store, error) {
+func (o Opener) create(ctx context.Context, l archive.Location) (archive.Store, error) {
 	switch l.Scheme {
 	case "file":
 		return dirstore.Create(l.Dir)
@@ -52,7 +67,7 @@ func (o Opener) Create(ctx context.Context, l archive.Location) (archive.Store, 
 		}
 		return natsstore.Create(ctx, js, l.Bucket, max(o.Replicas, 1))
 	}
-	return o.Open(ctx, l)
+	return o.open(ctx, l)
 }
 
 func (o Opener) connect(ctx context.Context, l archive.Location) (jetstream.JetStream, error) {

@@ -29,6 +29,7 @@ type Lease interface {
 // Config configures an Archiver. All fields but Limits are required.
 type Config struct {
 	Realm string
+	// Store is one whose calls end, as those of archive.Limited: while a call hangs, no other process archives.
 	Store archive.Store
 	Log   *eventlog.Log
 	State *state.State
@@ -94,9 +95,6 @@ type Limits struct {
 	// a standby can take it. Pause is the time for which a writer waits before it acquires the
 	// lease; 10 min and 15 s.
 	Turn, Pause time.Duration
-	// Stall is the time after which a call of the store that makes no progress fails, also if it
-	// never returns: the archiver releases the lease; 2 min.
-	Stall time.Duration
 	// Prune is the time between two looks at what is beyond the retention; 1 h. After a
 	// snapshot the archiver looks, too.
 	Prune time.Duration
@@ -106,7 +104,7 @@ func (l Limits) withDefaults() Limits {
 	for _, d := range []struct {
 		to *time.Duration
 		is time.Duration
-	}{{&l.SegmentAge, 10 * time.Minute}, {&l.SnapshotAge, 24 * time.Hour}, {&l.Interval, time.Second}, {&l.Turn, 10 * time.Minute}, {&l.Pause, 15 * time.Second}, {&l.Prune, time.Hour}, {&l.Stall, 2 * time.Minute}} {
+	}{{&l.SegmentAge, 10 * time.Minute}, {&l.SnapshotAge, 24 * time.Hour}, {&l.Interval, time.Second}, {&l.Turn, 10 * time.Minute}, {&l.Pause, 15 * time.Second}, {&l.Prune, time.Hour}} {
 		if *d.to == 0 {
 			*d.to = d.is
 		}
@@ -144,7 +142,6 @@ type Archiver struct {
 // New returns an Archiver.
 func New(c Config) *Archiver {
 	l := c.Limits.withDefaults()
-	c.Store = &limited{Store: c.Store, stall: l.Stall}
 	return &Archiver{c: c, l: l, pacer: pacer{bytes: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20))), speed: 1}, checked: map[string][32]byte{}, merges: merges{damaged: map[string]bool{}}}
 }
 

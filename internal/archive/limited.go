@@ -1,4 +1,4 @@
-package archiver
+package archive
 
 import (
 	"context"
@@ -8,23 +8,27 @@ import (
 	"iter"
 	"sync/atomic"
 	"time"
-
-	"github.com/coppice-gc/coppice/internal/archive"
 )
 
-// ErrStalled is wrapped by the error of a call of a store that made no progress for
-// Limits.Stall.
+// Stall is the time after which a call of a store that makes no progress fails: see Limited.
+const Stall = 2 * time.Minute
+
+// ErrStalled is wrapped by the error of a call of a Limited store that made no progress in time.
 var ErrStalled = errors.New("the archive does not answer")
 
 // maxStalled is the maximum number of calls that may hang in a store that ignores the end of
 // its context. While there are as many, further calls fail at once.
 const maxStalled = 4
 
-// limited is a store whose calls end when they make no progress for some time, also if the
-// store ignores the end of its context, as a file system on a network may. The archiver
-// then releases its lease, and another process may archive.
+// Limited returns a store whose calls end when they make no progress for a time, also if the
+// store ignores the end of its context, as a file system on a network may. Package stores opens
+// such stores.
+func Limited(store Store, stall time.Duration) Store {
+	return &limited{Store: store, stall: stall}
+}
+
 type limited struct {
-	archive.Store
+	Store
 	stall   time.Duration
 	stalled atomic.Int32 // calls that were given up, and have not returned
 }
@@ -67,35 +71,35 @@ func (s *limited) wait(ctx context.Context, what string, do func(ctx context.Con
 	}
 }
 
-// Put implements archive.Store.
+// Put implements Store.
 func (s *limited) Put(ctx context.Context, name string, content io.Reader, size int64) error {
 	return s.wait(ctx, "put "+name, func(ctx context.Context, moved *atomic.Int64) error {
-		return s.Store.Put(ctx, name, &counted{content, moved}, size)
+		return s.Store.Put(ctx, name, &moving{content, moved}, size)
 	})
 }
 
-// counted counts reads.
-type counted struct {
+// moving counts reads.
+type moving struct {
 	in    io.Reader
 	moved *atomic.Int64
 }
 
-func (c *counted) Read(b []byte) (int, error) {
+func (c *moving) Read(b []byte) (int, error) {
 	c.moved.Add(1)
 	return c.in.Read(b)
 }
 
-// Delete implements archive.Store.
+// Delete implements Store.
 func (s *limited) Delete(ctx context.Context, name string) error {
 	return s.wait(ctx, "delete "+name, func(ctx context.Context, _ *atomic.Int64) error { return s.Store.Delete(ctx, name) })
 }
 
-// List implements archive.Store. It collects the entries before it returns the first one.
-func (s *limited) List(ctx context.Context, prefix string) iter.Seq2[archive.Entry, error] {
-	return func(yield func(archive.Entry, error) bool) {
-		listed := make(chan []archive.Entry, 1)
+// List implements Store. It collects the entries before it returns the first one.
+func (s *limited) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		listed := make(chan []Entry, 1)
 		err := s.wait(ctx, "list "+prefix, func(ctx context.Context, moved *atomic.Int64) error {
-			var entries []archive.Entry
+			var entries []Entry
 			for e, err := range s.Store.List(ctx, prefix) {
 				if err != nil {
 					return err
@@ -107,7 +111,7 @@ func (s *limited) List(ctx context.Context, prefix string) iter.Seq2[archive.Ent
 			return nil
 		})
 		if err != nil {
-			yield(archive.Entry{}, err)
+			yield(Entry{}, err)
 			return
 		}
 		for _, e := range <-listed {
@@ -118,7 +122,7 @@ func (s *limited) List(ctx context.Context, prefix string) iter.Seq2[archive.Ent
 	}
 }
 
-// Open implements archive.Store.
+// Open implements Store.
 func (s *limited) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	r := &limitedReader{s: s, name: name, size: length}
 	// The context of the entry must outlive this call: the reader uses it.
