@@ -8,7 +8,8 @@
 //	natsstore  nats://bucket                        a JetStream object store
 //	s3store    s3://bucket/prefix?endpoint=URL      Amazon S3 and what is compatible with it
 //
-// Location is a parsed URL, and package stores opens it. A Name says what an entry contains
+// Location is a parsed URL, and package stores opens it, as a Limited: no call of an archive hangs for
+// ever, and no entry seems to end before it does. A Name says what an entry contains
 // (names.go): a segment, a snapshot of the state, or the record that a snapshot was verified.
 // An entry never changes and is never replaced.
 //

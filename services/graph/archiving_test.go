@@ -242,7 +242,7 @@ func TestArchiverReleasesLease(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	store := &stuckStore{a.store, make(chan struct{})}
 	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
-		c.Archive, c.ArchiveLimits, c.Registry = archive.Limited(store, 20*time.Millisecond), soon, registry
+		c.Archive, c.ArchiveLimits, c.Registry = archive.Limit(store, 20*time.Millisecond), soon, registry
 	}).writing(ctx)
 	create(ctx, t, application(t, a.n), "first")
 	testkit.WaitFor(t, ctx, "as many failures as calls may hang, and more", func() bool {

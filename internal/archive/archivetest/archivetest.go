@@ -36,6 +36,10 @@ func Run(t *testing.T, open func(t *testing.T) (store archive.Store, again func(
 		"delete":           deleting,
 		"names":            names,
 		"segment":          segments,
+		"limited": func(t *testing.T, s archive.Store, again func() archive.Store) {
+			t.Helper()
+			ranges(t, archive.Limit(s, testkit.Timeout), again)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/s3store"
 )
 
-// Opener opens archives. Their calls are limited: see archive.Limited.
+// Opener opens archives, each as an archive.Limited.
 type Opener struct {
 	// JetStream is called for an archive in an object store. It may be nil if there is no
 	// connection to NATS.
@@ -24,20 +24,30 @@ type Opener struct {
 
 // Open opens an archive that exists.
 func (o Opener) Open(ctx context.Context, l archive.Location) (archive.Store, error) {
-	return limited(o.open(ctx, l))
+	return opened(ctx, l, o.open)
 }
 
 // Create opens an archive, and creates its directory or object store if there is none. A
 // bucket of S3 must exist: its owner configures encryption, access and life cycle.
 func (o Opener) Create(ctx context.Context, l archive.Location) (archive.Store, error) {
-	return limited(o.create(ctx, l))
+	return opened(ctx, l, o.create)
 }
 
-func limited(store archive.Store, err error) (archive.Store, error) {
-	if err != nil {
+// Lazy returns an archive that is created, or opened, when it is used for the first time. While
+// that fails, each use of it fails and the next tries again: a service starts
+// before its archive can be reached.
+func (o Opener) Lazy(l archive.Location) archive.Store { return lazy(l, o.create) }
+
+func lazy(l archive.Location, open func(context.Context, archive.Location) (archive.Store, error)) *archive.Limited {
+	return archive.NewLimited(l.String(), archive.Stall, func(ctx context.Context) (archive.Store, error) { return open(ctx, l) })
+}
+
+func opened(ctx context.Context, l archive.Location, open func(context.Context, archive.Location) (archive.Store, error)) (archive.Store, error) {
+	s := lazy(l, open)
+	if err := s.Opened(ctx); err != nil {
 		return nil, err
 	}
-	return archive.Limited(store, archive.Stall), nil
+	return s, nil
 }
 
 func (o Opener) open(ctx context.Context, l archive.Location) (archive.Store, error) {

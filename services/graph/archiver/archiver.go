@@ -29,7 +29,7 @@ type Lease interface {
 // Config configures an Archiver. All fields but Limits are required.
 type Config struct {
 	Realm string
-	// Store is one whose calls end, as those of archive.Limited: while a call hangs, no other process archives.
+	// Store is one whose calls end, as those of an archive.Limited: while a call hangs, no other process archives.
 	Store archive.Store
 	Log   *eventlog.Log
 	State *state.State

@@ -3,6 +3,7 @@ package bootstrap_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -148,5 +150,29 @@ func TestLoad(t *testing.T) {
 	defer st.Close()
 	if cp := st.Checkpoint(); cp.GetSequence() != 20 || cp.GetStreamCreated() != 5 {
 		t.Errorf("the state is at %v", cp)
+	}
+}
+
+// A snapshot whose read ends early is read again. It is not passed over as a damaged one is, also if the store
+// goes on to end reads.
+func TestReadsThatEndEarly(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t)
+	s.snapshot(10)
+	s.snapshot(20)
+	load := func(times int64) (uint64, error) {
+		a := *s.Archive
+		a.Store = archive.Limit(&archivetest.Ending{Store: s.Store, Err: io.EOF, Times: times}, testkit.Timeout)
+		info, err := a.Load(t.Context(), filepath.Join(t.TempDir(), "state"), 5, math.MaxUint64, config)
+		return info.Checkpoint.GetSequence(), err
+	}
+	if got, err := load(3); got != 20 || err != nil {
+		t.Errorf("a store that ends some reads: %d, %v", got, err)
+	}
+	if got, err := load(math.MaxInt64); err == nil || errors.Is(err, bootstrap.ErrNoSnapshot) || !strings.Contains(err.Error(), "the store ended the read") {
+		t.Errorf("a store that ends all reads: %d, %v", got, err)
+	}
+	if s.log.Len() > 0 {
+		t.Errorf("logged %s", s.log.String())
 	}
 }
