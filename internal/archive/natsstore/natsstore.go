@@ -26,6 +26,7 @@ import (
 // Store is an archive in an object store.
 type Store struct {
 	js      jetstream.JetStream
+	async   jetstream.JetStream // publishes chunks
 	bucket  string
 	objects jetstream.ObjectStore
 	stream  jetstream.Stream
@@ -60,13 +61,35 @@ func open(ctx context.Context, js jetstream.JetStream, bucket string, objects je
 		s.stream, err = js.Stream(ctx, streamOf(bucket))
 	}
 	if err == nil {
+		s.async, err = jetstream.New(js.Conn(), jetstream.WithPublishAsyncTimeout(chunkTimeout))
+	}
+	if err == nil {
 		return s, nil
 	}
-	// The server does not answer a request that it denies.
-	if denied := js.Conn().LastError(); errors.Is(err, context.DeadlineExceeded) && errors.Is(denied, nats.ErrPermissionViolation) {
-		err = fmt.Errorf("the NATS user may not use stream %s: %w", streamOf(bucket), denied)
+	return nil, fmt.Errorf("archive %s: %w", s, s.explain(err))
+}
+
+// denied returns the last refusal of the server, of a publication or a request on a subject that contains a text; nil
+// if it was of another one. The server answers neither when it refuses them.
+func (s *Store) denied(subject string) error {
+	err := s.js.Conn().LastError()
+	if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), subject) {
+		return nil
 	}
-	return nil, fmt.Errorf("archive %s: %w", s, err)
+	return fmt.Errorf("the NATS user must be allowed to publish to %s> and $JS.API.>: %w", s.subjects(), err)
+}
+
+// explain adds to the error of a request without an answer that the server has refused such a request.
+func (s *Store) explain(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	for _, subject := range []string{s.subjects(), streamOf(s.bucket)} {
+		if denied := s.denied(subject); denied != nil {
+			return fmt.Errorf("%w: %w", err, denied)
+		}
+	}
+	return err
 }
 
 // String returns the URL of the archive.
@@ -74,9 +97,10 @@ func (s *Store) String() string { return "nats://" + s.bucket }
 
 // The stream and the subjects of an object store, as ADR-20 defines them.
 func streamOf(bucket string) string        { return "OBJ_" + bucket }
-func (s *Store) chunks(nuid string) string { return "$O." + s.bucket + ".C." + nuid }
+func (s *Store) subjects() string          { return "$O." + s.bucket + "." }
+func (s *Store) chunks(nuid string) string { return s.subjects() + "C." + nuid }
 func (s *Store) meta(name string) string {
-	return "$O." + s.bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+	return s.subjects() + "M." + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
 // created identifies the stream, among those of the same name.
@@ -89,7 +113,7 @@ func (s *Store) wrap(what, name string, err error) error {
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		err = archive.ErrNotFound
 	}
-	return fmt.Errorf("archive %s: %s %s: %w", s, what, name, err)
+	return fmt.Errorf("archive %s: %s %s: %w", s, what, name, s.explain(err))
 }
 
 // List implements archive.Store.

@@ -174,16 +174,52 @@ func TestOtherSequences(t *testing.T) {
 		if err := objects.UpdateMeta(testkit.Context(t), "a/b", meta); err != nil {
 			t.Fatal(err)
 		}
-		in, err := s.Open(testkit.Context(t), "a/b", 10, 100)
-		if err != nil {
-			t.Fatalf("sequences %q: %v", sequences, err)
+		for _, r := range [][2]int{{10, 110}, {0, len(want)}, {130 << 10, 300 << 10}, {len(want) - 1, len(want)}} {
+			in, err := s.Open(testkit.Context(t), "a/b", int64(r[0]), int64(r[1]-r[0]))
+			if err != nil {
+				t.Fatalf("sequences %q: %v", sequences, err)
+			}
+			if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, want[r[0]:r[1]]) {
+				t.Errorf("sequences %q: %v: %d bytes, %v", sequences, r, len(got), err)
+			}
+			if err := in.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, want[10:110]) {
-			t.Errorf("sequences %q: %d bytes, %v", sequences, len(got), err)
+	}
+	copied, err := js.Stream(testkit.Context(t), "OBJ_archive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := copied.DeleteMsg(testkit.Context(t), 4); err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.Open(testkit.Context(t), "a/b", 0, int64(len(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(in); !archive.IsDamaged(err) || len(got) != 3*128<<10 {
+		t.Errorf("without the last chunk: %d bytes, %v", len(got), err)
+	}
+}
+
+// A user who may not write objects learns that at once, and which subjects it needs. An earlier refusal has no effect
+// on a store that may.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: []bus.Role{
+		{Name: "reader", Publish: []string{"$JS.API.>", "$O.mine.>"}, Subscribe: []string{">"}},
+	}})
+	js := testkit.JetStream(t, server, "reader")
+	s, mine := create(t, js, "archive"), create(t, js, "mine")
+	for _, size := range []int{1, 10 << 20} { // one chunk, and more than are published before they are acknowledged
+		err := s.Put(t.Context(), "a/b", bytes.NewReader(random(size)), int64(size))
+		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), "publish to $O.archive.>") {
+			t.Errorf("%d bytes: %v", size, err)
 		}
-		if err := in.Close(); err != nil {
-			t.Error(err)
-		}
+	}
+	if err := mine.Put(testkit.Context(t), "a/b", bytes.NewReader(random(10<<20)), 10<<20); err != nil {
+		t.Error(err)
 	}
 }
 

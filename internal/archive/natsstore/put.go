@@ -26,6 +26,11 @@ const (
 	// attempts is how often the metadata are published until they are acknowledged.
 	attempts = 4
 	pause    = 250 * time.Millisecond // between two attempts
+	// chunkTimeout is the time after which a chunk counts as not stored. It is shorter than
+	// archive.Stall, so that the error names the cause.
+	chunkTimeout = time.Minute
+	// checkDenied is the time between two looks at whether the server refuses the chunks.
+	checkDenied = 100 * time.Millisecond
 )
 
 // Put implements archive.Store. The chunks go to a subject of their own. Then the metadata
@@ -89,14 +94,22 @@ func (s *Store) upload(ctx context.Context, info *jetstream.ObjectInfo, content 
 	hash := sha256.New()
 	var sequences runs
 	var waiting []jetstream.PubAckFuture
-	defer func() { settle(waiting) }()
+	subject := s.chunks(info.NUID)
+	defer func() { s.settle(waiting, subject) }()
+	check := time.NewTicker(checkDenied)
+	defer check.Stop()
 	acknowledge := func(keep int) error {
-		for ; len(waiting) > keep; waiting = waiting[1:] {
+		for len(waiting) > keep {
 			select {
 			case ack := <-waiting[0].Ok():
 				sequences.add(ack.Sequence)
+				waiting = waiting[1:]
 			case err := <-waiting[0].Err():
 				return err
+			case <-check.C:
+				if err := s.denied(subject); err != nil {
+					return err
+				}
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -113,7 +126,7 @@ func (s *Store) upload(ctx context.Context, info *jetstream.ObjectInfo, content 
 			continue
 		}
 		hash.Write(chunk[:n])
-		future, err := s.js.PublishAsync(s.chunks(info.NUID), chunk[:n])
+		future, err := s.async.PublishAsync(subject, chunk[:n])
 		if err != nil {
 			return err
 		}
@@ -135,8 +148,11 @@ func (s *Store) upload(ctx context.Context, info *jetstream.ObjectInfo, content 
 // before it purges them.
 const settleTimeout = 5 * time.Second
 
-// settle waits until the server has answered.
-func settle(waiting []jetstream.PubAckFuture) {
+// settle waits until the server has answered, unless it refuses the chunks.
+func (s *Store) settle(waiting []jetstream.PubAckFuture, subject string) {
+	if s.denied(subject) != nil {
+		return
+	}
 	timeout := time.After(settleTimeout)
 	for _, future := range waiting {
 		select {

@@ -32,30 +32,43 @@ func (s *Store) Open(ctx context.Context, name string, offset, length int64) (io
 	if r := s.direct(ctx, info, offset, length); r != nil {
 		return r, nil
 	}
-	r, err := s.objects.Get(ctx, name)
-	if err != nil {
-		return nil, s.wrap("read", name, err)
-	}
-	if _, err := io.CopyN(io.Discard, r, offset); err != nil {
-		return nil, s.wrap("read", name, errors.Join(err, r.Close()))
-	}
-	return &limited{io.LimitReader(r, length), r, func(err error) error { return s.wrap("read", name, err) }}, nil
+	return &scan{ctx: ctx, store: s, name: name, subject: s.chunks(info.NUID), next: 1, skip: offset, left: length}, nil
 }
 
-// limited is the rest of an object, up to the end of a range.
-type limited struct {
-	in io.Reader
-	io.Closer
-	wrap func(error) error
+// scan reads the chunks of an object whose sequences are not known, each by a request to the leader of the stream.
+type scan struct {
+	ctx        context.Context //nolint:containedctx // io.Reader has none
+	store      *Store
+	name       string
+	subject    string
+	next       uint64 // the sequence from which on the next chunk is
+	skip, left int64  // bytes
+	chunk      []byte // what is left of the current one
 }
 
 // Read implements io.Reader.
-func (l *limited) Read(b []byte) (n int, err error) {
-	if n, err = l.in.Read(b); errors.Is(err, jetstream.ErrDigestMismatch) {
-		err = l.wrap(archive.Damaged(err))
+func (r *scan) Read(b []byte) (n int, err error) {
+	for r.left > 0 && len(r.chunk) == 0 {
+		sequence, chunk, err := bus.NextFromLeader(r.ctx, r.store.js.Conn(), streamOf(r.store.bucket), r.next, r.subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			err = archive.Damaged(fmt.Errorf("chunks from sequence %d of stream %s on are missing", r.next, streamOf(r.store.bucket)))
+		}
+		if err != nil {
+			return 0, r.store.wrap("read", r.name, err)
+		}
+		skipped := min(r.skip, int64(len(chunk)))
+		r.next, r.skip, r.chunk = sequence+1, r.skip-skipped, chunk[skipped:]
 	}
-	return n, err
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	n = copy(b, r.chunk[:min(int64(len(r.chunk)), r.left)])
+	r.chunk, r.left = r.chunk[n:], r.left-int64(n)
+	return n, nil
 }
+
+// Close implements io.Closer.
+func (r *scan) Close() error { return nil }
 
 // direct returns a reader of the chunks by their sequences. It returns nil if they are not
 // known or not right: another program has put the object, or the stream was copied with
