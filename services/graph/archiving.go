@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,17 +13,22 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
+	"github.com/coppice-gc/coppice/services/graph/bootstrap"
 	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // archiverDir is the directory of the archiver's temporary files, next to the states. No realm
 // has such a name.
 const archiverDir = ".archiver"
 
-// warnOther is the time after a warning from which on a failure of the archiver with another text is
+// warnOther is the time after a warning from which on a failure of the archive with another text is
 // reported; one with the same text is reported after warnAgain. A request that took too long must not hide
 // a lasting failure. The time doubles with each warning, because one cause can have many texts.
 const warnOther = 10 * time.Second
@@ -64,6 +70,65 @@ func (a *archivers) busy() bool {
 	return now.Sub(a.changed) < quietAfter
 }
 
+// archiveWarnings says when to warn of a failure of the archive. It is safe for concurrent use.
+type archiveWarnings struct {
+	mu    sync.Mutex
+	last  time.Time
+	said  string        // in the last warning
+	other time.Duration // after which a failure with another text is reported
+}
+
+// due reports whether a failure is to be reported now.
+func (w *archiveWarnings) due(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since := time.Since(w.last)
+	if since < warnAgain && (since < w.other || err.Error() == w.said) {
+		return false
+	}
+	if w.other *= 2; since >= warnAgain {
+		w.other = warnOther
+	}
+	w.last, w.said = time.Now(), err.Error()
+	return true
+}
+
+// archiveFailed counts a failure of the archive, logs it, and publishes a warning if one is due.
+func (r *realm) archiveFailed(id [16]byte, what string, err error) {
+	r.metrics.all.archiveFailures.WithLabelValues(r.name).Inc()
+	r.log.Warn(what, "error", err)
+	if id != [16]byte{} && r.archiveWarnings.due(err) {
+		r.warner.Unarchived(uid.FromUUID(id), what+": "+err.Error())
+	}
+}
+
+// awaitArchive calls do, which reads the archive, until it succeeds or fails with an error that waiting does not
+// cure. It waits for an archive that hangs, and for one in NATS.
+func (r *realm) awaitArchive(ctx context.Context, do func(context.Context) error) error {
+	defer r.waits.Store(nil)
+	for {
+		err := do(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil, errors.Is(err, bootstrap.ErrNoSnapshot), errors.Is(err, state.ErrLocked), outOfSpace(err): // the archive has answered
+			return err
+		}
+		id, failed := r.history.RealmID(ctx)
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		r.archiveFailed(id, "the realm cannot go on without its archive; it is tried again", err)
+		if !errors.Is(err, archive.ErrStalled) && !bus.IsNotReady(err) {
+			return err
+		}
+		r.waits.Store(&err)
+		if err := poll.Sleep(ctx, firstRetry); err != nil {
+			return err
+		}
+	}
+}
+
 // runArchiver archives the log of the realm until ctx ends. It returns at once if the process has no archive.
 func (r *realm) runArchiver(ctx context.Context) {
 	dir := filepath.Join(r.c.Dir, archiverDir, r.name)
@@ -71,8 +136,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 		_ = os.RemoveAll(dir) // of a process with an archive that was killed
 		return
 	}
-	var warned, tooLarge time.Time
-	said, other := "", warnOther // said in the last warning, and when another is due
+	var tooLarge time.Time
 	var done archiver.Progress
 	archiver.New(archiver.Config{
 		Realm: r.name, Store: r.archive, Log: r.events, State: r.state, Dir: dir,
@@ -97,7 +161,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 		},
 		Writing: func() bool { return r.phase.Load().(phase) == phaseWriter },
 		Progress: func(p archiver.Progress) {
-			if p != done { // something was archived, and not just found in the archive
+			if p.Segments != done.Segments || p.Snapshot != done.Snapshot { // something was archived, and not just found in the archive
 				done = p
 				r.unarchived.Store(nil)
 			}
@@ -105,17 +169,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 		},
 		Failed: func(err error) {
 			r.unarchived.Store(&archiveFailure{time.Now(), err})
-			r.metrics.all.archiveFailures.WithLabelValues(r.name).Inc()
-			r.log.Warn("cannot archive the log; trying again", "error", err)
-			id, noID := uuid.FromBytes(r.state.Checkpoint().GetRealmId())
-			since := time.Since(warned)
-			if noID == nil && (since >= warnAgain || since >= other && err.Error() != said) {
-				if other *= 2; since >= warnAgain {
-					other = warnOther
-				}
-				warned, said = time.Now(), err.Error()
-				r.warner.Unarchived(uid.FromUUID(id), "the log cannot be archived, and grows until it can; it is tried again: "+err.Error())
-			}
+			r.archiveFailed(realmID(r.state.Checkpoint()), "the log cannot be archived, and grows until it can; it is tried again", err)
 		},
 	}).Run(ctx)
 }

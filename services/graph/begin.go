@@ -8,6 +8,7 @@ import (
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -65,7 +66,17 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 		r.state = nil
 	}
 	start := time.Now()
-	info, err := a.Load(ctx, r.dir(), r.events.Created(), last, r.c.State)
+	var info snapshot.Info
+	load := func(ctx context.Context) (err error) {
+		info, err = a.Load(ctx, r.dir(), r.events.Created(), last, r.c.State)
+		return err
+	}
+	r.log.Info("looking for a snapshot in the archive", "archive", r.archive.String())
+	if r.cut != nil { // nothing else has the commits
+		err = r.awaitArchive(ctx, load)
+	} else {
+		err = load(ctx)
+	}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -76,7 +87,7 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 		return false, fmt.Errorf("%w; it cannot start from the archive: %w", r.cut, err)
 	default:
 		if !errors.Is(err, bootstrap.ErrNoSnapshot) {
-			r.log.Warn("cannot start from a snapshot of the archive; replaying the log", "error", err)
+			r.archiveFailed(a.Realm, "cannot start from a snapshot of the archive; replaying the log", err)
 		}
 		return false, r.reopen()
 	}

@@ -5,10 +5,20 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
 	archivedlog "github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -107,4 +117,62 @@ func testHangingArchive(t *testing.T, lists bool) {
 	if e, err := log.Readable(ctx); err != nil || e.First != 1 || e.Unavailable != nil {
 		t.Errorf("when the archive answers again, the log has %+v, %v", e, err)
 	}
+}
+
+// A replica that needs an archive which hangs waits for it, and says so: in its log, which does not call it
+// JetStream, by the metric, and with a warning. It starts when the archive answers.
+func TestStartWithHangingArchive(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ lists, announced bool }{
+		"list, to find out whether the log was cut": {true, false},
+		"open, to find out whether the log was cut": {false, false},
+		"list, to find a snapshot":                  {true, true},
+		"open, to read a snapshot":                  {false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testStartWithHangingArchive(t, test.lists, test.announced)
+		})
+	}
+}
+
+func testStartWithHangingArchive(t *testing.T, lists, announced bool) {
+	t.Helper()
+	a := newArchived(t)
+	a.creates("one", "two")
+	a.snapshot()
+	a.creates("three")
+	a.segments()
+	if announced {
+		a.cut(1)
+	} else {
+		a.truncate(1)
+	}
+	ctx := testkit.Context(t)
+	registry, out := prometheus.NewRegistry(), &logged{}
+	store := &hanging{Store: a.store, lists: lists, waits: make(chan struct{}, 1), released: make(chan struct{})}
+	s := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) {
+		c.Archive, c.ArchiveLimits, c.Registry, c.Log = archive.Limit(store, 20*time.Millisecond), never, registry, slog.New(slog.NewTextHandler(out, nil))
+	})
+	testkit.WaitFor(t, ctx, "failures of the archive", func() bool { return counted(t, registry, "coppice_graph_archive_failures_total") > 1 })
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	if text := out.String(); !strings.Contains(text, "the archive does not answer") || strings.Contains(text, "waiting for JetStream") {
+		t.Errorf("logged %s", text)
+	}
+	if counted(t, registry, "coppice_graph_realm_failures_total") > 0 {
+		t.Errorf("the realm has failed: %s", out.String())
+	}
+	close(store.released)
+	s.writing(ctx)
+	has(ctx, t, application(t, a.n), "one", "three", "two")
+	testkit.WaitFor(t, ctx, "a warning", func() bool {
+		warnings, err := operator.Warnings(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
+			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, "the archive does not answer")
+		})
+	})
+	s.stop(ctx)
 }

@@ -58,18 +58,30 @@ func (r *realm) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, erro
 	return first, nil
 }
 
+// extent returns what the stream of the log has, and the first sequence that it must have. It waits for NATS and for
+// the archive.
+func (r *realm) extent(ctx context.Context) (extent eventlog.Extent, begins uint64, err error) {
+	if err = r.await(ctx, func(ctx context.Context) (err error) {
+		if extent, err = r.events.Extent(ctx); err == nil && extent.First > 1 && r.archive != nil {
+			_, err = r.history.RealmID(ctx) // which logBegins does not have to ask for then
+		}
+		return err
+	}); err != nil {
+		return extent, 0, err
+	}
+	err = r.awaitArchive(ctx, func(ctx context.Context) (err error) {
+		begins, err = r.logBegins(ctx, &extent)
+		return err
+	})
+	return extent, begins, err
+}
+
 // checkExtent is called at the start of a realm. It returns an error that wraps a BrokenError if the
 // stream lacks messages that the archive does not have, because a state could not be rebuilt from them; nil
 // if an operator has accepted this loss.
 func (r *realm) checkExtent(ctx context.Context) error {
-	var extent eventlog.Extent
-	var begins uint64
-	if err := r.await(ctx, func(ctx context.Context) (err error) {
-		if extent, err = r.events.Extent(ctx); err == nil {
-			begins, err = r.logBegins(ctx, &extent)
-		}
-		return err
-	}); err != nil {
+	extent, begins, err := r.extent(ctx)
+	if err != nil {
 		return fmt.Errorf("realm %s: %w", r.name, err)
 	}
 	damage := extent.Damage(begins)
@@ -214,17 +226,11 @@ func (r *realm) lostNewest(extent *eventlog.Extent, begins, at uint64) bool {
 // commit of the state, and otherwise has nothing appended if that is lost from now on.
 func (r *realm) checkNewest(ctx context.Context) error {
 	at := r.state.Checkpoint().GetPosition()
-	var extent eventlog.Extent
-	var begins uint64
-	if err := r.await(ctx, func(ctx context.Context) (err error) {
-		if extent, err = r.events.Extent(ctx); err == nil {
-			begins, err = r.logBegins(ctx, &extent)
-		}
-		if err == nil && r.logEnd > 0 {
-			err = r.events.Confirm(ctx, r.logEnd)
-		}
-		return err
-	}); err != nil {
+	extent, begins, err := r.extent(ctx)
+	if err == nil && r.logEnd > 0 {
+		err = r.await(ctx, func(ctx context.Context) error { return r.events.Confirm(ctx, r.logEnd) })
+	}
+	if err != nil {
 		return fmt.Errorf("realm %s: %w", r.name, err)
 	}
 	if r.lostNewest(&extent, begins, at) {

@@ -39,7 +39,7 @@ type realm struct {
 	metrics *metrics
 	phase   atomic.Value          // phase
 	failed  atomic.Pointer[error] // why it failed last, nil once it follows the log again
-	waits   atomic.Pointer[error] // why await waits, nil while it does not
+	waits   atomic.Pointer[error] // why await or awaitArchive waits, nil while neither does
 	appends atomic.Pointer[eventlog.Log]
 	stalled atomic.Pointer[stall] // of the attempts to acquire the lease, nil if NATS answers them
 	warner  *warn.Warner
@@ -77,6 +77,8 @@ type realm struct {
 	past       *history.History
 	unarchived atomic.Pointer[archiveFailure] // nil if the log was archived since
 	measured   atomic.Pointer[archiveSize]    // what storage has found last
+	// archiveWarnings are those of this realm's use of the archive.
+	archiveWarnings archiveWarnings
 	// begins is the last position of the stream with which it was found to begin: what
 	// precedes it is archived. See logBegins.
 	begins atomic.Uint64
