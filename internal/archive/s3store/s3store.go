@@ -109,14 +109,32 @@ func (s *Store) Open(ctx context.Context, name string, offset, length int64) (io
 	if err := options.SetRange(offset, offset+length-1); err != nil {
 		return nil, s.wrap("read", name, err)
 	}
-	in, info, _, err := s.client.GetObject(ctx, s.location.Bucket, s.key(name), options)
+	in, info, header, err := s.client.GetObject(ctx, s.location.Bucket, s.key(name), options)
 	if err != nil {
 		return nil, s.wrap("read", name, err)
 	}
-	if info.Size != length {
-		return nil, errors.Join(s.wrap("read", name, archive.ErrRange), in.Close())
+	switch {
+	case info.Size < 0:
+		err = checkRange(header.Get("Content-Range"), offset, length)
+	case info.Size != length:
+		err = archive.ErrRange
+	}
+	if err != nil {
+		return nil, errors.Join(s.wrap("read", name, err), in.Close())
 	}
 	return &body{ReadCloser: in, left: length, wrap: func(err error) error { return s.wrap("read", name, err) }}, nil
+}
+
+// checkRange checks the range of a response without a length, which a proxy may have removed.
+func checkRange(text string, offset, length int64) error {
+	var first, last int64
+	if _, err := fmt.Sscanf(text, "bytes %d-%d/", &first, &last); err != nil || first != offset {
+		return fmt.Errorf("the response has no length, and the range %q instead of bytes %d-%d", text, offset, offset+length-1)
+	}
+	if last-first+1 != length {
+		return archive.ErrRange
+	}
+	return nil
 }
 
 // body is the body of a response. A connection that ends early must not look like an entry that does: the
