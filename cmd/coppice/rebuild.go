@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
-	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -121,7 +121,11 @@ func (a *app) rebuildFrom(ctx context.Context, nc *nats.Conn, f rebuildFlags, se
 	if err != nil {
 		return r, err
 	}
-	store, err := dirstore.Open(filepath.Join(f.data, archiveDir))
+	location, err := inDirectory(filepath.Join(f.data, archiveDir))
+	if err != nil {
+		return r, err
+	}
+	store, err := stores.Opener{}.Open(ctx, location)
 	if err != nil {
 		return r, err
 	}

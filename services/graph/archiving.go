@@ -169,7 +169,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 		},
 		Failed: func(err error) {
 			r.unarchived.Store(&archiveFailure{time.Now(), err})
-			r.archiveFailed(realmID(r.state.Checkpoint()), "the log cannot be archived, and grows until it can; it is tried again", err)
+			r.archiveFailed(realmID(r.state.Checkpoint()), "cannot archive the log, which grows until that succeeds; it is tried again", err)
 		},
 	}).Run(ctx)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
-	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -84,7 +84,8 @@ func (b Archive) round(ctx context.Context, d *Deployment, name string, archivin
 	config := allinone.Config{Dir: dir, Version: d.c.Version, Log: d.c.Log}
 	var store archive.Store
 	if archiving {
-		if store, err = dirstore.Create(filepath.Join(dir, "archive")); err != nil {
+		store, err = stores.Opener{}.Create(ctx, archive.Location{Scheme: "file", Dir: filepath.Join(dir, "archive")})
+		if err != nil {
 			return got, 0, err
 		}
 		due := max(int64(b.Objects)*loggedBytes/3, 1)

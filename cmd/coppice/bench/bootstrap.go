@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -134,7 +135,7 @@ func (Bootstrap) again(ctx context.Context, d *Deployment, do func(*Deployment) 
 
 // archive writes a snapshot of the state in a directory to an archive.
 func (Bootstrap) archive(ctx context.Context, d *Deployment, dir string, r *Result) (a *bootstrap.Archive, err error) {
-	store, err := dirstore.Create(filepath.Join(d.c.Dir, "bench-archive"))
+	store, err := stores.Opener{}.Create(ctx, archive.Location{Scheme: "file", Dir: filepath.Join(d.c.Dir, "bench-archive")})
 	if err != nil {
 		return nil, err
 	}
