@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
@@ -189,7 +190,7 @@ func (c *childConfig) graphService(ctx context.Context, nc *nats.Conn, t *trap, 
 		if err != nil {
 			return nil, err
 		}
-		gc.Archive, gc.ArchiveLimits = faulty{store, t}, eagerArchive
+		gc.Archive, gc.ArchiveLimits = archive.Limit(faulty{store, t}, archive.Stall), eagerArchive
 	}
 	s, err := graph.New(gc)
 	if err != nil {

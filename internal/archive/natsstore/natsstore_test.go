@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -245,6 +246,47 @@ func TestMissingChunk(t *testing.T) {
 		}
 		_ = in.Close()
 	}
+}
+
+// A server that does not answer ends the calls of an archive.Limited, which have no other time limit.
+func TestServerHangs(t *testing.T) {
+	t.Parallel()
+	const stall = 500 * time.Millisecond // in which a server that answers does so
+	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: []bus.Role{{Name: "archiver", Publish: []string{">"}, Subscribe: []string{">"}}}})
+	proxy := testkit.NewProxy(t, server.URL())
+	js, err := jetstream.New(testkit.Dial(t, server, proxy.URL(), "archiver"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := create(t, js, "archive")
+	want := random(20 << 20)
+	if err := s.Put(testkit.Context(t), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
+		t.Fatal(err)
+	}
+	in, err := archive.Limit(s, stall).Open(t.Context(), "a/b", 0, int64(len(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Set(testkit.ToClient, testkit.Hold)
+	if got, err := io.ReadAll(in); !errors.Is(err, archive.ErrStalled) {
+		t.Errorf("read: %d bytes, %v", len(got), err)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	limited := archive.Limit(s, stall)
+	if err := limited.Put(t.Context(), "a/c", bytes.NewReader(want), int64(len(want))); !errors.Is(err, archive.ErrStalled) {
+		t.Errorf("put: %v", err)
+	}
+	for _, err := range limited.List(t.Context(), "") {
+		if !errors.Is(err, archive.ErrStalled) {
+			t.Errorf("list: %v", err)
+		}
+	}
+	if err := limited.Delete(t.Context(), "a/b"); !errors.Is(err, archive.ErrStalled) {
+		t.Errorf("delete: %v", err)
+	}
+	proxy.Heal()
 }
 
 // A name that was misspelled is an error, not an empty archive.

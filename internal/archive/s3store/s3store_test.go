@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
@@ -123,6 +124,29 @@ func TestConnectionEnds(t *testing.T) {
 	got, err := io.ReadAll(in)
 	if len(got) != size/2 || err == nil || errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "a/b: the connection ended 500 bytes early") {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A body that stalls ends the read of an archive.Limited.
+func TestBodyStalls(t *testing.T) {
+	t.Parallel()
+	const stall = 500 * time.Millisecond // in which a server that answers does so
+	s := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = io.WriteString(w, "01234")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	in, err := archive.Limit(s, stall).Open(t.Context(), "a/b", 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(in); string(got) != "01234" || !errors.Is(err, archive.ErrStalled) {
+		t.Errorf("%q, %v", got, err)
 	}
 	if err := in.Close(); err != nil {
 		t.Error(err)
