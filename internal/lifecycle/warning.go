@@ -42,7 +42,8 @@ const (
 	// WarnRebuilt: the state of a graph service was damaged and is rebuilt from the log.
 	// The warning is about the realm itself.
 	WarnRebuilt = "StateRebuilt"
-	// WarnUnarchived: the realm's log cannot be archived. The warning is about the realm itself.
+	// WarnUnarchived: the realm's log cannot be archived, or a graph service cannot read the archive and cannot
+	// start without it. The warning is about the realm itself.
 	WarnUnarchived = "LogNotArchived"
 	// WarnUncut: the realm's log is larger than its retention. The warning is about the realm
 	// itself.

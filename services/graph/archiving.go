@@ -106,7 +106,7 @@ func (r *realm) archiveFailed(id [16]byte, what string, err error) {
 // cure. It waits for an archive that hangs, and for one in NATS.
 func (r *realm) awaitArchive(ctx context.Context, do func(context.Context) error) error {
 	defer r.waits.Store(nil)
-	for {
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		err := do(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -123,7 +123,7 @@ func (r *realm) awaitArchive(ctx context.Context, do func(context.Context) error
 			return err
 		}
 		r.waits.Store(&err)
-		if err := poll.Sleep(ctx, firstRetry); err != nil {
+		if err := poll.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}

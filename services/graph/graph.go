@@ -94,8 +94,9 @@ type Config struct {
 	// copy of each NATS server; 24 h.
 	ScrubLog time.Duration
 	// Archive has segments and snapshots of the realms, below the realm id of each; nil for
-	// none. It may be unreachable for a while: see stores.Opener.Lazy. One graph service of each
-	// realm writes it, within ArchiveLimits: see package archiver.
+	// none. It may be unreachable for a while: see stores.Opener.Lazy. Its calls must end, as those
+	// of an archive.Limited. One graph service of each realm writes it, within ArchiveLimits: see
+	// package archiver.
 	Archive       archive.Store
 	ArchiveLimits archiver.Limits
 	// History bounds the states of the past that are kept for readers; see history.Limits.
