@@ -262,7 +262,7 @@ func (p *planner) answer() bool {
 		}
 		p.block(x, n)
 		if id := n.ImportSession; id != "" && lifecycle.BeginsAfter(p.realm, n) > p.realm.Clock {
-			p.realm.SetSession(id, lifecycle.Session{})
+			p.realm.TouchSession(id, true)
 			any = true
 		}
 		if !n.Acknowledged() {

@@ -320,13 +320,7 @@ func (r *resourceClient) inSession(
 		decide: decide,
 	}
 	if objects > 0 || closes {
-		q.after = func() {
-			open := lifecycle.Session{}
-			if !closes {
-				open.Expires = r.c.realm.Clock.Add(r.c.realm.Settings().SessionIdle)
-			}
-			r.c.realm.SetSession(session, open)
-		}
+		q.after = func() { r.c.realm.TouchSession(session, closes) }
 	}
 	return q
 }

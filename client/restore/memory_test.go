@@ -198,7 +198,7 @@ const session = "restoration"
 // carryOut does what a plan says, and between its objects calls meanwhile.
 func (w *world) carryOut(p *restore.Plan, meanwhile func()) {
 	w.t.Helper()
-	w.SetSession(session, lifecycle.Session{Expires: w.Clock + 1e12})
+	w.TouchSession(session, false)
 	give := func(resource string, o *client.Object, deletion uint64) {
 		at := w.key(resource, o.GetMetadata().GetNamespace(), "")
 		if at.Kind == nil {
@@ -214,7 +214,7 @@ func (w *world) carryOut(p *restore.Plan, meanwhile func()) {
 		s.Object.Metadata.ResourceVersion = w.Node(uid.MustParse(s.Object.GetMetadata().GetUid())).Revision
 		give(s.Resource, s.Object, s.Deletion)
 	}
-	w.SetSession(session, lifecycle.Session{})
+	w.TouchSession(session, true)
 }
 
 // graph describes all objects without uids.

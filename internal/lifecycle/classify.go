@@ -261,5 +261,5 @@ func unknownUntil(v View, n *Node, kind *Kind) Time {
 	if start == 0 {
 		return 0
 	}
-	return max(start.Add(v.Settings().OwnerGrace), sessionEnd(v, n))
+	return max(v.Pauses().End(start, v.Settings().OwnerGrace), sessionEnd(v, n))
 }

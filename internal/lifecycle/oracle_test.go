@@ -278,16 +278,16 @@ func lived(t *rapid.T, r *lifecycletest.Realm) *lifecycletest.Realm {
 func drawSession(t *rapid.T, r *lifecycletest.Realm) {
 	switch rapid.IntRange(0, 11).Draw(t, "session") {
 	case 0:
-		r.SetSession("session", lifecycle.Session{Expires: r.Clock.Add(r.Settings().SessionIdle)})
+		r.TouchSession("session", false)
 	case 1:
-		r.SetSession("session", lifecycle.Session{})
+		r.TouchSession("session", true)
 	}
 }
 
 // later lets so much time pass that only knowledge can help what is unknown, also
 // when options that are being deleted are gone.
 func later(r *lifecycletest.Realm) {
-	r.SetSession("session", lifecycle.Session{})
+	r.TouchSession("session", true)
 	r.Clock = r.Clock.Add(10 * max(r.Settings().OwnerGrace, lifecycle.DefaultSettings().OwnerGrace))
 }
 

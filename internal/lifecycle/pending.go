@@ -45,6 +45,15 @@ type Pending struct {
 // Never is later than every other Time.
 const Never = Time(1<<63 - 1)
 
+// Known returns t for a message, in which zero means that the time is not known: the end of
+// what lasts until a realm is resumed.
+func (t Time) Known() int64 {
+	if t == Never {
+		return 0
+	}
+	return int64(t)
+}
+
 // maxClaims is the maximum number of claims on one owner that are read. If there are
 // more, all dependents of the owner are evaluated.
 const maxClaims = 16
@@ -197,10 +206,10 @@ func claimDue(v View, u uid.UID, c *Claimed) (first, last Time) {
 	case removal != 0:
 		return 0, 0 // the uid was another object's
 	}
-	grace := v.Settings().OwnerGrace
-	last = max(c.LastImport, kind.RegisteredAt).Add(grace)
+	grace, pauses := v.Settings().OwnerGrace, v.Pauses()
+	last = pauses.End(max(c.LastImport, kind.RegisteredAt), grace)
 	if c.FirstImport != 0 {
-		first = max(c.FirstImport, kind.RegisteredAt).Add(grace)
+		first = pauses.End(max(c.FirstImport, kind.RegisteredAt), grace)
 	}
 	return first, last
 }

@@ -22,7 +22,7 @@ func PodsUntil(v View, container *Node) Time {
 	if _, objects := v.Brake(pods); objects == 0 || v.AnyOf(pods, container.Name) == "" {
 		return 0
 	}
-	return container.DeletionTime.Add(timeout)
+	return v.Pauses().End(container.DeletionTime, timeout)
 }
 
 // WaitsForPods reports whether the drain leaves n for now, because Pods go first. until is

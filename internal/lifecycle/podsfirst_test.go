@@ -2,6 +2,7 @@ package lifecycle_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
@@ -9,7 +10,7 @@ import (
 )
 
 // TestPodsUntil: A5.8: with a podDrainTimeout of 0s nothing waits for Pods, and so there is nothing
-// to warn of either.
+// to warn of either. The time in which the realm stood still does not count.
 func TestPodsUntil(t *testing.T) {
 	t.Parallel()
 	for timeout, want := range map[string]bool{"10m": true, "0s": false} {
@@ -37,6 +38,13 @@ func TestPodsUntil(t *testing.T) {
 		}
 		if until := lifecycle.PodsUntil(r, n); (until != 0) != want {
 			t.Errorf("with %s, contents wait until %d", timeout, until)
+		}
+		before := lifecycle.PodsUntil(r, n)
+		r.ChangeRealm(lifecycle.RealmChange{Paused: true, Since: r.Clock})
+		r.Clock = r.Clock.Add(time.Hour)
+		r.ChangeRealm(lifecycle.RealmChange{})
+		if until := lifecycle.PodsUntil(r, n); want && until != before.Add(time.Hour) {
+			t.Errorf("after an hour's pause contents wait until %d, and before until %d", until, before)
 		}
 	}
 }

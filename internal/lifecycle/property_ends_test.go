@@ -105,7 +105,7 @@ func TestArrival(t *testing.T) {
 		first := ""
 		for i := range 2 {
 			r := lifecycletest.New()
-			r.SetSession("session", lifecycle.Session{Expires: r.Clock.Add(r.Settings().SessionIdle)})
+			r.TouchSession("session", false)
 			for _, name := range rapid.Permutation(names).Draw(t, "order") {
 				out, refused := lifecycle.Import(r.Context(), podKey(r, name), "session", objects[name])
 				apply(t, r, out, refused)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
@@ -139,12 +138,12 @@ func importAll(t *rapid.T, r *lifecycletest.Realm, objects []*coppicev1.Object) 
 			t.Fatal(err)
 		}
 		r.Apply(out.Events)
-		r.SetSession("s", lifecycle.Session{Expires: r.Clock.Add(time.Minute)})
+		r.TouchSession("s", false)
 		if rapid.Bool().Draw(t, "work") {
 			work(drawn(t))
 		}
 	}
-	r.SetSession("s", lifecycle.Session{})
+	r.TouchSession("s", true)
 	work(lifecycletest.InOrder)
 	later(r)
 	work(lifecycletest.InOrder)

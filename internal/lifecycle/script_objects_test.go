@@ -28,13 +28,13 @@ func (s *script) importObject(a *args) string {
 		return lifecycle.Import(ctx, at, session, o)
 	})
 	if session != "" {
-		s.realm.SetSession(session, lifecycle.Session{Expires: s.realm.Clock.Add(s.realm.Settings().SessionIdle)})
+		s.realm.TouchSession(session, false)
 	}
 	return out
 }
 
 func (s *script) closeSession(a *args) string {
-	s.realm.SetSession(a.text("session"), lifecycle.Session{})
+	s.realm.TouchSession(a.text("session"), true)
 	return ""
 }
 

@@ -61,6 +61,9 @@ type View interface {
 	// Session returns an import session.
 	Session(id string) Session
 
+	// Pauses returns the times in which the realm stood still.
+	Pauses() Pauses
+
 	// Settings returns the realm settings.
 	Settings() Settings
 

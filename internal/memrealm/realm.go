@@ -39,7 +39,8 @@ type Realm struct {
 	nodes    map[uid.UID]*lifecycle.Node
 	bodies   map[uid.UID]*coppicev1.Body
 	removed  map[uid.UID]removal
-	sessions map[string]lifecycle.Session
+	sessions map[string]lifecycle.Time // last command of the open ones
+	realm    lifecycle.Realm
 	brakes   map[string]lifecycle.Brake // by resource
 	released map[uid.UID]bool           // let through by the release of a brake
 	uids     int
@@ -97,7 +98,7 @@ func NewEmpty(now lifecycle.Time) *Realm {
 		nodes:      map[uid.UID]*lifecycle.Node{},
 		bodies:     map[uid.UID]*coppicev1.Body{},
 		removed:    map[uid.UID]removal{},
-		sessions:   map[string]lifecycle.Session{},
+		sessions:   map[string]lifecycle.Time{},
 		brakes:     map[string]lifecycle.Brake{},
 		released:   map[uid.UID]bool{},
 		names:      map[name]uid.UID{},
@@ -297,8 +298,15 @@ func (r *Realm) govern(n *lifecycle.Node, body *coppicev1.Body) {
 	}
 }
 
-// SetSession sets an import session; the zero Session closes it.
-func (r *Realm) SetSession(id string, s lifecycle.Session) { r.sessions[id] = s }
+// TouchSession records that an import session has got a command, or was closed.
+func (r *Realm) TouchSession(id string, closed bool) {
+	if r.sessions[id] = r.Clock; closed {
+		delete(r.sessions, id)
+	}
+}
+
+// ChangeRealm applies an event about the realm itself.
+func (r *Realm) ChangeRealm(event lifecycle.RealmChange) { r.realm = r.realm.After(event, r.Clock) }
 
 // UIDs returns the live objects, sorted.
 func (r *Realm) UIDs() []uid.UID { return slices.Sorted(maps.Keys(r.nodes)) }

@@ -150,7 +150,16 @@ func (r *Realm) any(matches func(*lifecycle.Node) bool) string {
 }
 
 // Session implements lifecycle.View.
-func (r *Realm) Session(id string) lifecycle.Session { return r.sessions[id] }
+func (r *Realm) Session(id string) lifecycle.Session {
+	last, ok := r.sessions[id]
+	if !ok {
+		return lifecycle.Session{}
+	}
+	return lifecycle.Session{Expires: r.Pauses().End(last, r.settings.SessionIdle)}
+}
+
+// Pauses implements lifecycle.View.
+func (r *Realm) Pauses() lifecycle.Pauses { return r.realm.Pauses }
 
 // Settings implements lifecycle.View.
 func (r *Realm) Settings() lifecycle.Settings { return r.settings }

@@ -163,13 +163,13 @@ func TestReplayIntoRealm(t *testing.T) {
 	changed := 0
 	for key, value := range now {
 		if was, ok := fold[key]; !ok {
-			changed++ // the origin, that the realm is paused, and the commit at which its revisions continue
+			changed++ // the origin, that the realm is paused, its pauses, and the commit at which its revisions continue
 		} else if was != value {
 			t.Errorf("row %q is %q, and in the fold of the recording %q", key, value, was)
 		}
 		delete(fold, key)
 	}
-	if changed != 3 || len(fold) > 0 {
+	if changed != 4 || len(fold) > 0 {
 		t.Errorf("the state of the realm has %d more rows than the fold of the recording, and lacks %v", changed, fold)
 	}
 	a.with(dir, nil, func(ctx context.Context) {

@@ -64,7 +64,7 @@ func describe(t *testing.T, s *state.State, log []message) string {
 	}
 	fmt.Fprintf(&b, "commit %d, revision %d, checksum %016x, realm id %x\n", cp.GetSequence(), cp.GetRevision(), cp.GetChecksum(), cp.GetRealmId())
 	fmt.Fprintf(&b, "%d objects, %d edges, %d pending\n", totals.Objects, totals.Edges, totals.Pending)
-	if r := snap.Realm(); r != (lifecycle.Realm{}) {
+	if r := snap.Realm(); !reflect.ValueOf(r).IsZero() {
 		fmt.Fprintf(&b, "realm %s\n", fields(r))
 	}
 	var objects []string

@@ -21,7 +21,7 @@ func TestNewerCommitInSegment(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := recording.Fold(t.Context(), file, to, func(uint64, uint64) {})
-	if err == nil || !strings.Contains(err.Error(), "has version 3 of the log format, and this program reads versions up to 2: replace it by the version of Coppice that has written the commit") {
+	if err == nil || !strings.Contains(err.Error(), "has version 4 of the log format, and this program reads versions up to 3: replace it by the version of Coppice that has written the commit") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {

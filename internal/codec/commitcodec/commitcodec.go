@@ -42,12 +42,13 @@ const (
 	IDUIDs        = 1
 )
 
-// Format is the newest version of the log format that this program reads. It writes BaseFormat,
-// and Format in commits that have what only that version has, so that an older program reads the
-// log until then.
+// Versions of the log format. This program reads those up to Format. It writes into a commit the
+// first one that has what the commit has, so that an older program reads the log until then.
 const (
-	Format     = 2
-	BaseFormat = 1
+	BaseFormat   = 1
+	FormatNotice = 2 // notices of expiry policies, and sharedNamespaces in the realm settings
+	FormatSince  = 3 // RealmChanged.since
+	Format       = FormatSince
 )
 
 // NewerError is returned for a commit whose format is newer than this program. Waiting does

@@ -15,12 +15,13 @@ const (
 
 	RealmOrigin    = 1
 	RealmPaused    = 2
+	RealmSince     = 3
 	OriginRealmID  = 1
 	OriginSequence = 2
 )
 
 // ReadRealm decodes a coppice.v1.RealmChanged.
-func ReadRealm(b []byte) (r lifecycle.Realm, err error) {
+func ReadRealm(b []byte) (r lifecycle.RealmChange, err error) {
 	err = wire.Fields(b, func(f wire.Field) error {
 		switch f.Number {
 		case RealmOrigin:
@@ -31,6 +32,8 @@ func ReadRealm(b []byte) (r lifecycle.Realm, err error) {
 			return err
 		case RealmPaused:
 			r.Paused = f.Value != 0
+		case RealmSince:
+			r.Since = lifecycle.Time(f.Value)
 		}
 		return nil
 	})

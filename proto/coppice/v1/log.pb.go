@@ -174,7 +174,7 @@ type Commit struct {
 	Mac []byte `protobuf:"bytes,15,opt,name=mac,proto3" json:"mac,omitempty"`
 	// The key of the following commits. Set in the first commit of the realm and when the key changes.
 	NewKey *NewKey `protobuf:"bytes,16,opt,name=new_key,json=newKey,proto3" json:"new_key,omitempty"`
-	// The version of the log format: 2 if the commit has an ExpiryNotice, or writes sharedNamespaces into the realm settings, 1 otherwise. It is in the header, before first_revision, and these
+	// The version of the log format: 3 if the commit has RealmChanged.since, 2 if it has an ExpiryNotice or writes sharedNamespaces into the realm settings, 1 otherwise. It is in the header, before first_revision, and these
 	// fields keep their numbers and meanings in every version: realm_id, id, epoch, sequence,
 	// key, position, mac. A reader stops before a commit whose version it does not know.
 	Format        uint32 `protobuf:"varint,17,opt,name=format,proto3" json:"format,omitempty"`
@@ -1218,7 +1218,11 @@ type RealmChanged struct {
 	Origin *Origin `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
 	// True if the realm is paused from now on: until it is resumed, no command changes
 	// objects, and no work is published.
-	Paused        bool `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	Paused bool `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Unix microseconds: with paused, the time of the last commit of the other log. The time
+	// from then until the realm is resumed does not count. Zero if it counts. A commit with this
+	// field has version 3 of the log format.
+	Since         int64 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1265,6 +1269,13 @@ func (x *RealmChanged) GetPaused() bool {
 		return x.Paused
 	}
 	return false
+}
+
+func (x *RealmChanged) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
 }
 
 // BrakeChanged: the brake of a kind after the commit. A commit has at most one for each
@@ -1765,10 +1776,11 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"namespaces\x18\x03 \x03(\rR\n" +
 	"namespaces\x12\x14\n" +
 	"\x05names\x18\x04 \x03(\tR\x05names\x12\x16\n" +
-	"\x06causes\x18\x05 \x03(\x12R\x06causes\"R\n" +
+	"\x06causes\x18\x05 \x03(\x12R\x06causes\"h\n" +
 	"\fRealmChanged\x12*\n" +
 	"\x06origin\x18\x01 \x01(\v2\x12.coppice.v1.OriginR\x06origin\x12\x16\n" +
-	"\x06paused\x18\x02 \x01(\bR\x06paused\"\x88\x01\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\"\x88\x01\n" +
 	"\fBrakeChanged\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
 	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x12\n" +

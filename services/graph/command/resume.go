@@ -24,7 +24,7 @@ func (r *Resume) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	if !d.Reserve(resumeReply) {
 		return false, nil
 	}
-	d.ChangeRealm(lifecycle.Realm{Paused: false})
+	d.ChangeRealm(lifecycle.RealmChange{Paused: false})
 	r.reply.Resumed = true
 	return true, nil
 }

@@ -141,7 +141,7 @@ func (b *Builder) Add(e *lifecycle.Event, n *lifecycle.Node, resource string, bo
 	case lifecycle.ObjectCreated, lifecycle.ObjectUpdated:
 		b.flush()
 		if lifecycle.IsSettings(e.Object.Node) && lifecycle.HasSharedNamespaces(e.Object.Body) {
-			b.b[b.format] = commitcodec.Format
+			b.needs(commitcodec.FormatNotice)
 		}
 		field := protowire.Number(eventCreated)
 		if e.Type == lifecycle.ObjectUpdated {
@@ -174,8 +174,11 @@ func (b *Builder) Session(id string, closed bool) {
 	b.close(event, content)
 }
 
+// needs raises the version of the log format to the first one that has what is added.
+func (b *Builder) needs(format byte) { b.b[b.format] = max(b.b[b.format], format) }
+
 // Realm records that the realm itself was changed.
-func (b *Builder) Realm(r lifecycle.Realm) {
+func (b *Builder) Realm(r lifecycle.RealmChange) {
 	b.flush()
 	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventRealm)
 	if r.Origin != (lifecycle.Origin{}) {
@@ -186,6 +189,10 @@ func (b *Builder) Realm(r lifecycle.Realm) {
 		b.b = wire.Close(b.b, origin)
 	}
 	b.b = wire.AppendVarint(b.b, realmPaused, protowire.EncodeBool(r.Paused))
+	if r.Since != 0 {
+		b.needs(commitcodec.FormatSince)
+		b.b = wire.AppendVarint(b.b, realmSince, uint64(r.Since))
+	}
 	b.close(event, content)
 }
 
@@ -217,7 +224,7 @@ func (b *Builder) Released(objects []uid.UID) {
 // generation. It must be called after the last event of the commit.
 func (b *Builder) Notice(objects []uid.UID, n lifecycle.Notice) {
 	b.flush()
-	b.b[b.format] = commitcodec.Format
+	b.needs(commitcodec.FormatNotice)
 	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventNotice)
 	var packed []byte
 	for _, u := range objects {

@@ -93,7 +93,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		want, names := play(t, realm, b)
 		// Only what stays in the commit after Reset decides its format.
 		if slices.ContainsFunc(want, func(s string) bool { return strings.Contains(s, "sharedNamespaces") }) {
-			h.Format = commitcodec.Format
+			h.Format = commitcodec.FormatNotice
 		}
 		mark := b.Mark()
 		revision := b.Revision()
@@ -103,7 +103,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 			t.Fatalf("revision %d after Reset, want %d", b.Revision(), revision)
 		}
 		b.Session("s", true)
-		realms := []lifecycle.Realm{{Origin: lifecycle.Origin{RealmID: [16]byte{1}, Sequence: 8}, Paused: true}, {}}
+		realms := []lifecycle.RealmChange{{Origin: lifecycle.Origin{RealmID: [16]byte{1}, Sequence: 8}, Paused: true}, {}}
 		for _, r := range realms {
 			b.Realm(r)
 		}

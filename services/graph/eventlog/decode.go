@@ -19,7 +19,7 @@ type Decoded struct {
 	NewKey   KeyID
 	Sessions []Session
 	// Realm has the changes of the realm itself.
-	Realm []lifecycle.Realm
+	Realm []lifecycle.RealmChange
 	// Brakes has the brakes of kinds, by resource, and Released the objects whose deletion
 	// was let through. Both are applied after the events of the commit.
 	Brakes   map[string]lifecycle.Brake

@@ -68,6 +68,7 @@ const (
 
 	realmOrigin    = commitcodec.RealmOrigin
 	realmPaused    = commitcodec.RealmPaused
+	realmSince     = commitcodec.RealmSince
 	originRealmID  = commitcodec.OriginRealmID
 	originSequence = commitcodec.OriginSequence
 

@@ -121,7 +121,7 @@ func (o *Object) message() *coppicev1.PlannedObject {
 		m.References = lifecycle.Object{Node: &lifecycle.Node{Owners: o.Lost}}.API().GetMetadata().GetOwnerReferences()
 	}
 	for _, h := range o.Blockers {
-		m.Blockers = append(m.Blockers, &coppicev1.PlanBlocker{Type: h.Type, Name: h.Name, Until: int64(h.Until), Count: uint32(h.Count)})
+		m.Blockers = append(m.Blockers, &coppicev1.PlanBlocker{Type: h.Type, Name: h.Name, Until: h.Until.Known(), Count: uint32(h.Count)})
 	}
 	return m
 }

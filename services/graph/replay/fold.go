@@ -161,7 +161,7 @@ func (f *Folder) apply(c *eventlog.Decoded) error {
 		f.tx.TouchSession(s.ID, c.Time, s.Closed)
 	}
 	for _, r := range c.Realm {
-		f.tx.ChangeRealm(r)
+		f.tx.ChangeRealm(r, c.Time)
 	}
 	err := c.Each(func(e *eventlog.Entry) error {
 		f.events++

@@ -112,7 +112,7 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		AwaitedGeneration: n.AwaitedGeneration, ObservedGeneration: n.ObservedGeneration,
 	}
 	if ends := lifecycle.BeginsAfter(g.snap, n); ends > g.o.Now {
-		node.ImportEnds = int64(ends)
+		node.ImportEnds = ends.Known()
 	}
 	pending := func(u uid.UID) *coppicev1.ObjectWork {
 		if !requested {
@@ -132,7 +132,7 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	node.Braked = lifecycle.Braked(g.snap, n) &&
 		(lifecycle.DueAt(n) <= g.o.Now || lifecycle.Evaluate(g.snap, n, g.o.Now).Decision == lifecycle.Pause)
 	if until := lifecycle.PodsBefore(g.snap, n); until > g.o.Now {
-		node.PodsUntil = int64(until)
+		node.PodsUntil = until.Known()
 	}
 	counts := lifecycle.Dependents(g.snap, n)
 	node.Dependents, node.BlockingDependents = counts.All, counts.Blocking
@@ -140,7 +140,7 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	for i := range n.Owners {
 		r := &n.Owners[i]
 		c := of.Classify(r)
-		owner := &coppicev1.GraphOwner{Class: c.Class, UnknownUntil: int64(c.Until)}
+		owner := &coppicev1.GraphOwner{Class: c.Class, UnknownUntil: c.Until.Known()}
 		if o := g.snap.Node(r.UID); o != nil && !g.visible(o) && !lifecycle.Fits(n, r, o) {
 			owner.Why = "the uid belongs to another object, which is not in this namespace"
 		} else {

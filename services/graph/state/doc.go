@@ -48,7 +48,7 @@
 //	k kind     resource                     -> number of objects
 //	d brake    resource                     -> window, base, counted deletions, when it tripped
 //	l released uid                          -> nothing: a released brake lets its deletion through
-//	g realm    what the log records of the realm itself: its origin, whether it is paused,
+//	g realm    what the log records of the realm itself: its origin, whether it is paused, its pauses,
 //	                                           the number of released objects, and of those with notices
 //	m meta     checkpoint, schema
 //	p position by sequence: where commits are in the stream that follow skipped messages

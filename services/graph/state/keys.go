@@ -43,6 +43,7 @@ var (
 
 	keyOrigin = []byte{tableRealm, 'o'}
 	keyPaused = []byte{tableRealm, 'p'}
+	keyPauses = []byte{tableRealm, 't'}
 
 	// keyReleases is the key of the number of rows in tableReleased.
 	keyReleases = []byte{tableRealm, 'l'}

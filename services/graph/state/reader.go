@@ -244,14 +244,14 @@ func (r *reader) removal(u uid.UID, since uint64) (found removal) {
 	return found
 }
 
-func (r *reader) session(id string, o lifecycle.Settings) lifecycle.Session {
+func (r *reader) session(id string, v lifecycle.View) lifecycle.Session {
 	var s lifecycle.Session
-	r.get("session", sessionKey(id), func(v []byte) error {
+	r.get("session", sessionKey(id), func(row []byte) error {
 		var last uint64
-		if err := decodeUvarints(v, &last); err != nil {
+		if err := decodeUvarints(row, &last); err != nil {
 			return err
 		}
-		s.Expires = lifecycle.Time(last).Add(o.SessionIdle)
+		s.Expires = sessionEnd(v, lifecycle.Time(last))
 		return nil
 	})
 	return s

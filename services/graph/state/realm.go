@@ -6,11 +6,11 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// ChangeRealm applies an event about the realm itself.
-func (tx *Tx) ChangeRealm(event lifecycle.Realm) {
+// ChangeRealm applies an event about the realm itself in a commit of that time.
+func (tx *Tx) ChangeRealm(event lifecycle.RealmChange, now lifecycle.Time) {
 	was, dirty := tx.realm, tx.realmDirty
 	tx.onRollback(func() { tx.realm, tx.realmDirty = was, dirty })
-	tx.realm, tx.realmDirty = tx.realm.After(event), true
+	tx.realm, tx.realmDirty = tx.realm.After(event, now), true
 }
 
 // Realm returns what the log records about the realm itself.
@@ -26,6 +26,12 @@ func (s *State) Realm() lifecycle.Realm {
 // Realm returns what the log records about the realm itself.
 func (s *Snapshot) Realm() lifecycle.Realm { return s.realm }
 
+// Pauses implements lifecycle.View.
+func (tx *Tx) Pauses() lifecycle.Pauses { return tx.realm.Pauses }
+
+// Pauses implements lifecycle.View.
+func (s *Snapshot) Pauses() lifecycle.Pauses { return s.realm.Pauses }
+
 // writeRealm writes the rows of the realm, if this Tx has changed it. A realm that began
 // empty and was never paused has none.
 func (tx *Tx) writeRealm(w *writer) {
@@ -40,6 +46,13 @@ func (tx *Tx) writeRealm(w *writer) {
 	} else {
 		w.delete(keyPaused)
 	}
+	if len(tx.realm.Pauses) > 0 {
+		var v []byte
+		for _, p := range tx.realm.Pauses {
+			v = binary.AppendUvarint(binary.AppendUvarint(v, uint64(p.From)), uint64(p.Until))
+		}
+		w.put(keyPauses, v)
+	}
 }
 
 func (s *State) loadRealm(r *reader) {
@@ -52,4 +65,12 @@ func (s *State) loadRealm(r *reader) {
 		return decodeUvarints(v[n:], &s.realm.Origin.Sequence)
 	})
 	s.realm.Paused = r.get("paused", keyPaused, func([]byte) error { return nil })
+	r.get("pauses", keyPauses, func(v []byte) (err error) {
+		for len(v) > 0 && err == nil {
+			var from, until uint64
+			v, err = cutUvarints(v, &from, &until)
+			s.realm.Pauses = append(s.realm.Pauses, lifecycle.Span{From: lifecycle.Time(from), Until: lifecycle.Time(until)})
+		}
+		return err
+	})
 }

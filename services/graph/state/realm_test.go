@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -10,12 +11,12 @@ import (
 )
 
 // changeRealm applies a commit with an event about the realm itself.
-func changeRealm(t *testing.T, s *state.State, event lifecycle.Realm) {
+func changeRealm(t *testing.T, s *state.State, event lifecycle.RealmChange, now lifecycle.Time) {
 	t.Helper()
 	cp := s.Checkpoint()
 	tx := s.Begin()
-	tx.ChangeRealm(event)
-	tx.EndCommit(state.Commit{Sequence: cp.GetSequence() + 1, Epoch: cp.GetEpoch(), Time: lifecycle.Time(cp.GetTime()), RealmID: cp.GetRealmId(), Position: cp.GetPosition() + 1})
+	tx.ChangeRealm(event, now)
+	tx.EndCommit(state.Commit{Sequence: cp.GetSequence() + 1, Epoch: cp.GetEpoch(), Time: now, RealmID: cp.GetRealmId(), Position: cp.GetPosition() + 1})
 	if _, err := tx.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +33,9 @@ func TestRealm(t *testing.T) {
 	}
 	tx := r.State.Begin()
 	tx.Savepoint()
-	tx.ChangeRealm(lifecycle.Realm{Paused: true})
+	tx.ChangeRealm(lifecycle.RealmChange{Paused: true, Since: 1}, 2)
 	tx.Rollback()
-	if tx.Realm() != (lifecycle.Realm{}) {
+	if !reflect.DeepEqual(tx.Realm(), lifecycle.Realm{}) {
 		t.Errorf("after the rollback the realm is %+v", tx.Realm())
 	}
 	tx.Drop()
@@ -44,11 +45,11 @@ func TestRealm(t *testing.T) {
 		t.Helper()
 		for range 2 {
 			snap := r.Snapshot()
-			if r.Realm() != want || snap.Realm() != want {
+			if !reflect.DeepEqual(r.Realm(), want) || !reflect.DeepEqual(snap.Realm(), want) || !reflect.DeepEqual(snap.Pauses(), want.Pauses) {
 				t.Errorf("the realm is %+v and %+v, want %+v", r.Realm(), snap.Realm(), want)
 			}
 			tx := snap.Begin()
-			if tx.Realm() != want || r.State.Begin().Realm() != want {
+			if !reflect.DeepEqual(tx.Realm(), want) || !reflect.DeepEqual(r.State.Begin().Realm(), want) {
 				t.Errorf("a Tx sees %+v, want %+v", tx.Realm(), want)
 			}
 			tx.Drop()
@@ -59,9 +60,10 @@ func TestRealm(t *testing.T) {
 		}
 	}
 	check(lifecycle.Realm{})
-	changeRealm(t, r.State, lifecycle.Realm{Origin: origin, Paused: true})
+	now := lifecycle.Time(r.State.Checkpoint().GetTime())
+	changeRealm(t, r.State, lifecycle.RealmChange{Origin: origin, Paused: true}, now)
 	check(lifecycle.Realm{Origin: origin, Paused: true})
-	changeRealm(t, r.State, lifecycle.Realm{})
+	changeRealm(t, r.State, lifecycle.RealmChange{}, now)
 	check(lifecycle.Realm{Origin: origin})
 	after, err := content(r.State)
 	if err != nil {
@@ -70,6 +72,12 @@ func TestRealm(t *testing.T) {
 	if n := len(after) - len(before); n != 1 {
 		t.Errorf("there are %d more rows than before, want that of the origin", n)
 	}
+	first, second := lifecycle.Span{From: now, Until: now + 20}, lifecycle.Span{From: now + 30, Until: lifecycle.Never}
+	changeRealm(t, r.State, lifecycle.RealmChange{Origin: origin, Paused: true, Since: first.From}, now+10)
+	changeRealm(t, r.State, lifecycle.RealmChange{}, first.Until)
+	check(lifecycle.Realm{Origin: origin, Pauses: lifecycle.Pauses{first}})
+	changeRealm(t, r.State, lifecycle.RealmChange{Origin: origin, Paused: true, Since: second.From}, now+40)
+	check(lifecycle.Realm{Origin: origin, Paused: true, Pauses: lifecycle.Pauses{first, second}})
 }
 
 // content returns the keys of a state's content.

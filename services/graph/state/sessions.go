@@ -34,8 +34,7 @@ func (tx *Tx) endSessions(now lifecycle.Time) {
 		return
 	}
 	tx.imports = false
-	idle := tx.Settings().SessionIdle
-	ended := func(last lifecycle.Time) bool { return last.Add(idle) <= now }
+	ended := func(last lifecycle.Time) bool { return sessionEnd(tx, last) <= now }
 	known := map[string]bool{} // from the nearest of this Tx and those under it
 	for t := tx; t != nil; t = t.under {
 		for id, last := range t.sessions {
@@ -58,6 +57,11 @@ func (tx *Tx) endSessions(now lifecycle.Time) {
 	})
 }
 
+// sessionEnd returns when an import session ends unless it gets commands after its last one.
+func sessionEnd(v lifecycle.View, last lifecycle.Time) lifecycle.Time {
+	return v.Pauses().End(last, v.Settings().SessionIdle)
+}
+
 // Session implements lifecycle.View.
 func (tx *Tx) Session(id string) lifecycle.Session {
 	last, ok := tx.sessions[id]
@@ -66,11 +70,11 @@ func (tx *Tx) Session(id string) lifecycle.Session {
 	}
 	switch {
 	case !ok:
-		return tx.r.session(id, tx.Settings())
+		return tx.r.session(id, tx)
 	case last == nil:
 		return lifecycle.Session{}
 	}
-	return lifecycle.Session{Expires: last.Add(tx.Settings().SessionIdle)}
+	return lifecycle.Session{Expires: sessionEnd(tx, *last)}
 }
 
 func (tx *Tx) writeSessions(w *writer) {

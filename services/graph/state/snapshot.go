@@ -160,7 +160,7 @@ func (s *Snapshot) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64,
 }
 
 // Session implements lifecycle.View.
-func (s *Snapshot) Session(id string) lifecycle.Session { return s.r.session(id, s.Settings()) }
+func (s *Snapshot) Session(id string) lifecycle.Session { return s.r.session(id, s) }
 
 // SessionEnd returns when the first of the open import sessions ends unless it gets
 // further commands; lifecycle.Never if none is open.
@@ -172,7 +172,7 @@ func (s *Snapshot) SessionEnd(now lifecycle.Time) lifecycle.Time {
 			s.r.fail("sessions", err)
 			return false
 		}
-		if end := lifecycle.Time(last).Add(s.Settings().SessionIdle); end > now {
+		if end := sessionEnd(s, lifecycle.Time(last)); end > now {
 			first = min(first, end)
 		}
 		return true

@@ -127,11 +127,10 @@ func (r *replay) commit(content []byte) error {
 	for _, s := range []*side{r.log, r.other} {
 		s.realm.Clock, s.time = c.Time, c.Time
 		for _, session := range c.Sessions {
-			open := lifecycle.Session{Expires: c.Time.Add(s.realm.Settings().SessionIdle)}
-			if session.Closed {
-				open = lifecycle.Session{}
-			}
-			s.realm.SetSession(session.ID, open)
+			s.realm.TouchSession(session.ID, session.Closed)
+		}
+		for _, change := range c.Realm {
+			s.realm.ChangeRealm(change)
 		}
 	}
 	if err := c.Each(func(e *eventlog.Entry) error {

@@ -181,10 +181,10 @@ func (d *Decision) Session(id string, closed bool) {
 }
 
 // ChangeRealm records that the realm itself was changed.
-func (d *Decision) ChangeRealm(event lifecycle.Realm) {
+func (d *Decision) ChangeRealm(event lifecycle.RealmChange) {
 	d.beginCommand()
 	d.b.Realm(event)
-	d.Tx.ChangeRealm(event)
+	d.Tx.ChangeRealm(event, d.Ctx.Now)
 }
 
 // Examine takes a number of dependents from the lifecycle.MaxExamined that a commit may

@@ -56,7 +56,7 @@ func (w *Writer) beginEpoch() error {
 	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
 	d.beginCommand()
 	if w.c.Origin != nil {
-		d.ChangeRealm(lifecycle.Realm{Origin: *w.c.Origin, Paused: true})
+		d.ChangeRealm(lifecycle.RealmChange{Origin: *w.c.Origin, Paused: true, Since: lifecycle.Time(d.Tx.Checkpoint().GetTime())})
 	}
 	if verb == bus.VerbGenesis {
 		kind := d.Ctx.Kinds().Of(lifecycle.Group, "Kind")
