@@ -341,3 +341,31 @@ func TestLateMetadata(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server that lags lacks an entry that was just put: its metadata and its chunks are read from the
+// leader of the stream. Only what the leader lacks is not there.
+func TestLaggingCopy(t *testing.T) {
+	t.Parallel()
+	connected := connect(t)
+	s := create(t, connected(), "archive")
+	want := random(300 << 10)
+	ctx := testkit.Context(t)
+	put := func() error { return s.Put(ctx, "a", bytes.NewReader(want), int64(len(want))) }
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Lag(t, connected(), "OBJ_archive", 0)
+	r, err := s.Open(ctx, "a", 0, int64(len(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if err := put(); !errors.Is(err, archive.ErrExists) {
+		t.Errorf("put again: %v", err)
+	}
+	if _, err := s.Open(ctx, "b", 0, 0); !errors.Is(err, archive.ErrNotFound) {
+		t.Errorf("an entry that is not there: %v", err)
+	}
+}

@@ -73,20 +73,33 @@ func (s *Store) free(ctx context.Context, name string) (sequence uint64, err err
 }
 
 // last returns the last metadata of a name, nil if there are none. Those of a deleted
-// object say so.
+// object say so. Any server with a copy of the stream may answer first. A copy that lags lacks
+// what was just put, so only the leader decides that there is no object.
 func (s *Store) last(ctx context.Context, name string) (info *jetstream.ObjectInfo, sequence uint64, err error) {
 	m, err := s.stream.GetLastMsgForSubject(ctx, s.meta(name))
+	if err == nil {
+		if info, err = metadata(m.Data); err != nil || !info.Deleted {
+			return info, m.Sequence, err
+		}
+	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, 0, err
+	}
+	led, err := bus.ReadFromLeader(ctx, s.js.Conn(), bus.LeaderRead{Stream: streamOf(s.bucket), Last: s.meta(name)})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, 0, nil
 	}
-	if err != nil {
-		return nil, 0, err
+	if err == nil {
+		info, err = metadata(led.Data)
 	}
-	info = &jetstream.ObjectInfo{}
-	if err := json.Unmarshal(m.Data, info); err != nil {
-		return nil, 0, fmt.Errorf("metadata: %w", err)
+	return info, led.Sequence, err
+}
+
+func metadata(data []byte) (*jetstream.ObjectInfo, error) {
+	info := &jetstream.ObjectInfo{}
+	if err := json.Unmarshal(data, info); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
 	}
-	return info, m.Sequence, nil
+	return info, nil
 }
 
 // upload publishes the chunks, and completes info.

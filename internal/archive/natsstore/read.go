@@ -22,7 +22,10 @@ func (s *Store) Open(ctx context.Context, name string, offset, length int64) (io
 	if err := archive.CheckName(name); err != nil {
 		return nil, err
 	}
-	info, err := s.objects.GetInfo(ctx, name)
+	info, _, err := s.last(ctx, name)
+	if err == nil && (info == nil || info.Deleted) {
+		err = archive.ErrNotFound
+	}
 	if err == nil {
 		err = archive.CheckRange(int64(info.Size), offset, length)
 	}
@@ -49,15 +52,15 @@ type scan struct {
 // Read implements io.Reader.
 func (r *scan) Read(b []byte) (n int, err error) {
 	for r.left > 0 && len(r.chunk) == 0 {
-		sequence, chunk, err := bus.NextFromLeader(r.ctx, r.store.js.Conn(), streamOf(r.store.bucket), r.next, r.subject)
+		m, err := bus.ReadFromLeader(r.ctx, r.store.js.Conn(), bus.LeaderRead{Stream: streamOf(r.store.bucket), Next: r.next, Subject: r.subject})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			err = archive.Damaged(fmt.Errorf("chunks from sequence %d of stream %s on are missing", r.next, streamOf(r.store.bucket)))
 		}
 		if err != nil {
 			return 0, r.store.wrap("read", r.name, err)
 		}
-		skipped := min(r.skip, int64(len(chunk)))
-		r.next, r.skip, r.chunk = sequence+1, r.skip-skipped, chunk[skipped:]
+		skipped := min(r.skip, int64(len(m.Data)))
+		r.next, r.skip, r.chunk = m.Sequence+1, r.skip-skipped, m.Data[skipped:]
 	}
 	if r.left == 0 {
 		return 0, io.EOF
@@ -143,7 +146,7 @@ func (r *reader) read() error {
 	}
 	want := min(count, readChunks, uint64(r.left)/chunkSize+2) // the first and the last may be partial
 	first := sequence
-	_, err := bus.ReadDirect(r.ctx, r.store.js.Conn(), bus.DirectRead{Stream: streamOf(r.store.bucket), From: first, Batch: int(want)}, func(m bus.DirectMessage) error {
+	visit := func(m bus.DirectMessage) error {
 		if m.Sequence != sequence {
 			return errMissing
 		}
@@ -154,17 +157,21 @@ func (r *reader) read() error {
 		sequence++
 		r.next++
 		return nil
-	})
+	}
+	_, err := bus.ReadDirect(r.ctx, r.store.js.Conn(), bus.DirectRead{Stream: streamOf(r.store.bucket), From: first, Batch: int(want)}, visit)
 	if err != nil && !errors.Is(err, errMissing) {
 		return err
 	}
 	if len(r.ahead) == 0 {
 		// The server that has answered may lack what the leader of the stream has.
-		err := fmt.Errorf("sequence %d of stream %s is missing", first, streamOf(r.store.bucket))
-		if _, failed := bus.ReadFromLeader(r.ctx, r.store.js.Conn(), streamOf(r.store.bucket), first); errors.Is(failed, jetstream.ErrMsgNotFound) {
-			err = archive.Damaged(err)
+		m, err := bus.ReadFromLeader(r.ctx, r.store.js.Conn(), bus.LeaderRead{Stream: streamOf(r.store.bucket), Sequence: first})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			err = archive.Damaged(fmt.Errorf("sequence %d of stream %s is missing", first, streamOf(r.store.bucket)))
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return visit(m)
 	}
 	return nil
 }

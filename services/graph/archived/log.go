@@ -176,7 +176,7 @@ func unavailable(err error) error {
 func (l *Log) begins(ctx context.Context, first uint64) (uint64, error) {
 	next, err := l.firstSequence(ctx, first)
 	if err == nil && next == 0 && l.MaxLag() > 0 {
-		err = fmt.Errorf("log of realm %s: the NATS server that answers has no commit from sequence %d on", l.Realm(), first)
+		err = fmt.Errorf("log of realm %s: the NATS server that leads the stream has no commit from sequence %d on", l.Realm(), first)
 	}
 	if err != nil {
 		return first, err

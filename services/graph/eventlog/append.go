@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -272,8 +273,14 @@ func (l *Log) Confirm(ctx context.Context, position uint64) error {
 
 // has notes that the stream has a message.
 func (l *Log) has(position uint64) {
-	for newest := l.newest.Load(); position > newest && !l.newest.CompareAndSwap(newest, position); {
-		newest = l.newest.Load()
+	raise(&l.newest, position)
+	raise(&l.known, position)
+}
+
+// raise sets a value that is lower.
+func raise(to *atomic.Uint64, value uint64) {
+	for is := to.Load(); value > is && !to.CompareAndSwap(is, value); {
+		is = to.Load()
 	}
 }
 

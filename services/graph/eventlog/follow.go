@@ -174,12 +174,12 @@ func (l *Log) next(ctx context.Context, last *uint64, m Message, visit func(Mess
 	if l.MaxLag() > 0 && m.Sequence > *last+1 {
 		l.logger.Warn("a NATS server has delivered the log without some of its messages; they are read from the leader of the stream", "first", *last+1, "last", m.Sequence-1)
 		for m.Sequence > *last+1 {
-			data, err := bus.ReadFromLeader(ctx, l.js.Conn(), bus.LogStream(l.realm), *last+1)
+			led, err := bus.ReadFromLeader(ctx, l.js.Conn(), bus.LeaderRead{Stream: bus.LogStream(l.realm), Sequence: *last + 1})
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				break
 			}
 			if err == nil {
-				err = next(last, Message{Sequence: *last + 1, Data: data, Pending: m.Pending + m.Sequence - *last - 1}, visit)
+				err = next(last, Message{Sequence: *last + 1, Data: led.Data, Pending: m.Pending + m.Sequence - *last - 1}, visit)
 			}
 			if err != nil {
 				return err

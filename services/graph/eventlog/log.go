@@ -30,6 +30,7 @@ type Log struct {
 
 	pending pending
 	newest  atomic.Uint64 // the newest position of those that were appended or followed
+	known   atomic.Uint64 // the newest position at which the stream is known to have had a message
 
 	chain      func() Chain // at the end of a state; nil if it is not known
 	superseded superseded
@@ -134,6 +135,7 @@ func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	raise(&l.known, info.State.LastSeq)
 	return info.State.LastSeq, info.State.FirstSeq, nil
 }
 
@@ -188,9 +190,9 @@ func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 func (l *Log) Message(ctx context.Context, sequence uint64) (Message, error) {
 	m, err := l.stream.GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) && l.MaxLag() > 0 {
-		var data []byte
-		if data, err = bus.ReadFromLeader(ctx, l.js.Conn(), bus.LogStream(l.realm), sequence); err == nil {
-			return Message{Sequence: sequence, Data: data}, nil
+		var led bus.DirectMessage
+		if led, err = bus.ReadFromLeader(ctx, l.js.Conn(), bus.LeaderRead{Stream: bus.LogStream(l.realm), Sequence: sequence}); err == nil {
+			return Message{Sequence: sequence, Data: led.Data}, nil
 		}
 	}
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

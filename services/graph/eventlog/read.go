@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
@@ -14,12 +16,36 @@ import (
 // pending is the number of messages behind the last one that was visited.
 //
 // Unlike Follow it skips sequences without a message. If the stream is replicated, the
-// server that answers may lag behind the others.
+// server that answers may lag behind the others: where its copy ends before a message that the
+// stream is known to have had, the leader of the stream is asked for the next one.
 func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(Message) error) (pending uint64, err error) {
-	pending, err = bus.ReadDirect(ctx, l.js.Conn(), bus.DirectRead{Stream: bus.LogStream(l.realm), From: from, Batch: limit, MaxBytes: maxBytes},
-		func(m bus.DirectMessage) error {
-			return visit(Message{Sequence: m.Sequence, Data: m.Data, Pending: m.Pending})
-		})
+	next, stream, nc := max(from, 1), bus.LogStream(l.realm), l.js.Conn()
+	count := func(m bus.DirectMessage) error {
+		next, limit, maxBytes = m.Sequence+1, limit-1, maxBytes-len(m.Data)
+		return visit(Message{Sequence: m.Sequence, Data: m.Data, Pending: m.Pending})
+	}
+	for {
+		pending, err = bus.ReadDirect(ctx, nc, bus.DirectRead{Stream: stream, From: next, Batch: limit, MaxBytes: maxBytes}, count)
+		if err != nil || pending > 0 || l.MaxLag() == 0 {
+			break
+		}
+		known := l.known.Load()
+		if pending = known - min(known, next-1); pending == 0 || limit <= 0 || maxBytes <= 0 {
+			break
+		}
+		var m bus.DirectMessage
+		m, err = bus.ReadFromLeader(ctx, nc, bus.LeaderRead{Stream: stream, Next: next})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return 0, nil // what is known was cut, or is lost
+		}
+		if err == nil {
+			m.Pending = known - min(known, m.Sequence)
+			pending, err = m.Pending, count(m)
+		}
+		if err != nil || limit <= 0 || maxBytes <= 0 {
+			break
+		}
+	}
 	if err != nil {
 		return 0, fmt.Errorf("log of realm %s: %w", l.realm, err)
 	}

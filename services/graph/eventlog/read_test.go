@@ -220,6 +220,75 @@ func TestGetFromLeader(t *testing.T) {
 	}
 }
 
+// A read goes on behind the end of a copy that lags, with what the leader of the stream has. A read that is
+// shorter than that would be taken for the end of the log.
+func TestReadBehindLaggingCopy(t *testing.T) {
+	t.Parallel()
+	const all = "all"
+	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: []bus.Role{{Name: all, Publish: []string{">"}, Subscribe: []string{">"}}}})
+	js, ctx := testkit.JetStream(t, server, all), testkit.Context(t)
+	writes, err := eventlog.Open(ctx, js, realm, 1, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range byte(5) {
+		if err := appendTo(ctx, writes, uint64(i), i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream, err := js.Stream(ctx, bus.LogStream(realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := eventlog.On(js, lagging{stream}, realm, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(from uint64, limit int) (found []uint64, pending uint64) {
+		t.Helper()
+		pending, err := log.Read(ctx, from, limit, 1<<20, func(m eventlog.Message) error {
+			if _, foreign := keys.Check(m); foreign != "" {
+				t.Errorf("sequence %d: %s", m.Sequence, foreign)
+			}
+			found = append(found, m.Sequence)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found, pending
+	}
+	testkit.Lag(t, testkit.JetStream(t, server, all), bus.LogStream(realm), 2)
+	if found, pending := read(1, 10); !slices.Equal(found, []uint64{1, 2}) || pending > 0 {
+		t.Errorf("a log whose end is not known: %v, %d pending", found, pending)
+	}
+	if last, _, err := log.Last(ctx); err != nil || last != 5 {
+		t.Fatalf("the log ends at %d, %v", last, err)
+	}
+	for _, c := range []struct {
+		from    uint64
+		limit   int
+		found   []uint64
+		pending uint64
+	}{
+		{1, 10, []uint64{1, 2, 3, 4, 5}, 0},
+		{1, 2, []uint64{1, 2}, 3},
+		{2, 2, []uint64{2, 3}, 2},
+		{4, 10, []uint64{4, 5}, 0},
+		{6, 10, nil, 0},
+	} {
+		if found, pending := read(c.from, c.limit); !slices.Equal(found, c.found) || pending != c.pending {
+			t.Errorf("%d from %d on: %v and %d pending, want %v and %d", c.limit, c.from, found, pending, c.found, c.pending)
+		}
+	}
+	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(5)); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := read(3, 10); !slices.Equal(found, []uint64{5}) {
+		t.Errorf("what was cut is read: %v", found)
+	}
+}
+
 // A revision is found in the commit that has it, also where other messages
 // stand between commits.
 func TestSeek(t *testing.T) {
