@@ -93,8 +93,7 @@ func TestMergedYear(t *testing.T) {
 				bytes += s.Entry.Size
 			}
 			written += bytes
-			kept := segments[:len(segments)-len(run)]
-			segments = append(kept, archive.Item{Name: merged, Entry: archive.Entry{Name: merged.String(), Size: bytes}})
+			segments = append(segments[:len(segments)-len(run)], archive.Item{Name: merged, Entry: archive.Entry{Name: merged.String(), Size: bytes}})
 		}
 		if total := int64(puts) * size; len(segments) > 3000 || written > 20*total {
 			t.Errorf("segments of %d bytes: %d entries, and %d times as many bytes were written as they have", size, len(segments), written/total)
