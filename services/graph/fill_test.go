@@ -119,6 +119,41 @@ func TestHolesAreFilled(t *testing.T) {
 	}
 }
 
+// Readers of a log that has lost commits for good get an error that names them, and can go on behind them.
+func TestReadersNoticeHoles(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	a.creates("a", "b", "c", "d")
+	a.segments()
+	last, _, err := a.log().Last(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.holed(3, 4)
+	a.damagedLog(ctx, a.dir, prometheus.NewRegistry(), &logged{}).stop(ctx)
+	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: 4} }).writing(ctx)
+	read := func(from uint64) (sequences []uint64, err error) {
+		for c, err := range client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Log().Read(ctx, client.FromSequence(from)) {
+			if err != nil {
+				return sequences, err
+			}
+			sequences = append(sequences, c.Sequence)
+		}
+		return sequences, nil
+	}
+	for _, from := range []uint64{1, 2, 3, 4} {
+		got, err := read(from)
+		if !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), "commits 3 to 4, behind revision") || !strings.Contains(err.Error(), "the log goes on at sequence 5") || uint64(len(got)) != 3-min(from, 3) {
+			t.Errorf("from sequence %d: %v, %v", from, got, err)
+		}
+	}
+	if got, err := read(5); err != nil || uint64(len(got)) < last-4 || got[0] != 5 {
+		t.Errorf("behind the hole: %v, %v", got, err)
+	}
+	s.stop(ctx)
+}
+
 // Segments from which a hole of the stream is filled are not pruned, whatever the retention of the archive says.
 func TestHolesAreNotPruned(t *testing.T) {
 	t.Parallel()

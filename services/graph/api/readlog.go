@@ -82,7 +82,9 @@ type logReading struct {
 	also    [][]byte // and all of these
 
 	next, first, last uint64
-	sequence          uint64 // of the last commit that was not skipped
+	sequence          uint64 // of the last commit that was not skipped,
+	revision          uint64 // and its first revision
+	start             uint64 // the position from which on all commits are sent
 	from              uint64 // where the batch that is sent next begins
 	bytes             uint64 // of entries, as they are sent
 	count             uint32
@@ -180,6 +182,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	if err := r.flush(false); err != nil { // the client learns that it is served
 		return err
 	}
+	r.start = r.next
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -351,8 +354,18 @@ func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string,
 	if h.Sequence <= r.sequence {
 		return fmt.Sprintf("it is commit %d of the realm, of which commit %d is there already", h.Sequence, r.sequence), nil
 	}
-	r.sequence = h.Sequence
+	if r.sequence > 0 && h.Sequence > r.sequence+1 && m.Sequence > r.start {
+		return "", r.lacks(m.Sequence, &h)
+	}
+	r.sequence, r.revision = h.Sequence, h.FirstRevision
 	return "", nil
+}
+
+// lacks returns the error for commits that are missing before one at a position.
+func (r *logReading) lacks(position uint64, next *eventlog.Header) *lifecycle.Error {
+	return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf(
+		"commits %d to %d, behind revision %d and before revision %d, are neither in the log nor in the archive; the log goes on at sequence %d",
+		r.sequence+1, next.Sequence-1, r.revision, next.FirstRevision, position)}
 }
 
 // lookBack is the number of messages before the first one that begin looks at.

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,9 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 	})
 	if err != nil {
 		return err
+	}
+	if len(found) == 0 && h.Pruned != nil {
+		return fmt.Errorf("%w, and what can be read of the log does not mention it; earlier commits were pruned: %v", missing, h.Pruned)
 	}
 	if len(found) == 0 {
 		return fmt.Errorf("%w, and the last %d commits of the log do not mention it", missing, history.MaxCommits)
@@ -131,6 +135,9 @@ func (e *explainer) causes(ctx context.Context, h *history.History, last client.
 			return e.absent(ctx, h, *ev)
 		}
 		ev, err = h.Find(ctx, cause)
+	}
+	if errors.As(err, new(*history.PrunedError)) { // the last reason says so
+		return nil
 	}
 	return err
 }

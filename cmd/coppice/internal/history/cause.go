@@ -2,7 +2,9 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coppice-gc/coppice/client"
@@ -17,8 +19,23 @@ type Finder func(ctx context.Context, revision uint64) (*client.LogEvent, error)
 const MaxCauses = 64
 
 // Because returns the causes of an event, each as a phrase, from the nearest one to
-// the command of a client.
-func Because(ctx context.Context, e client.LogEvent, find Finder) ([]string, error) {
+// the command of a client, or to a revision that was pruned.
+func Because(ctx context.Context, e client.LogEvent, find Finder) (phrases []string, err error) {
+	var pruned *PrunedError
+	phrases, err = because(ctx, e, func(ctx context.Context, revision uint64) (*client.LogEvent, error) {
+		found, err := find(ctx, revision)
+		if errors.As(err, &pruned) {
+			return nil, nil
+		}
+		return found, err
+	})
+	if err == nil && pruned != nil {
+		phrases = append(slices.DeleteFunc(phrases, func(p string) bool { return p == "" }), fmt.Sprintf("revision %d, which caused that, was pruned", pruned.Revision))
+	}
+	return phrases, err
+}
+
+func because(ctx context.Context, e client.LogEvent, find Finder) ([]string, error) {
 	switch e.Type {
 	case "LossAccepted":
 		return []string{"an operator accepted it at the start of a graph service"}, nil

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,36 @@ func TestBecause(t *testing.T) {
 	got, err := Because(t.Context(), log[40], find(log))
 	if err != nil || len(got) != MaxCauses+1 || got[MaxCauses] != "and so on" {
 		t.Errorf("a cycle of causes: %d phrases, %v", len(got), err)
+	}
+}
+
+// Where the causes of an event were pruned, the last reason says so.
+func TestBecauseOfPruned(t *testing.T) {
+	t.Parallel()
+	log := testLog()
+	gone := errors.New("neither in the log nor in the archive")
+	pruned := func(ctx context.Context, revision uint64) (*client.LogEvent, error) {
+		if revision > 0 && revision <= 10 || revision == 20 {
+			return nil, &PrunedError{revision, gone}
+		}
+		return find(log)(ctx, revision)
+	}
+	for revision, want := range map[uint64]string{
+		10: "ana deleted it",
+		11: "its owner was deleting in the foreground, revision 10, which caused that, was pruned",
+		12: "pods/b was deleting in the foreground, its owner was deleting in the foreground, revision 10, which caused that, was pruned",
+		15: "nothing blocked it any more, revision 10, which caused that, was pruned",
+		22: "pods/child was gone, no object matches its owner references, revision 20, which caused that, was pruned",
+		23: "no object matches its owner references",
+	} {
+		got, err := Because(t.Context(), log[revision], pruned)
+		if said := strings.Join(got, ", "); err != nil || said != want {
+			t.Errorf("revision %d: because %s, %v\nwant %s", revision, said, err, want)
+		}
+	}
+	down := errors.New("no answer")
+	if _, err := Because(t.Context(), log[11], func(context.Context, uint64) (*client.LogEvent, error) { return nil, down }); !errors.Is(err, down) {
+		t.Errorf("a failure is %v", err)
 	}
 }
 

@@ -92,7 +92,17 @@ func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	return p
 }
 
-// Find returns the event with a revision, nil if there is none, or if neither the log nor the
+// PrunedError says that neither the log nor the archive has a revision any more.
+type PrunedError struct {
+	Revision uint64
+	Err      error
+}
+
+func (e *PrunedError) Error() string { return e.Err.Error() }
+
+func (e *PrunedError) Unwrap() error { return e.Err }
+
+// Find returns the event with a revision, nil if there is none. The error is a PrunedError if neither the log nor the
 // archive has its commit any more.
 func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, error) {
 	if revision == 0 {
@@ -106,7 +116,7 @@ func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, 
 	var p *Page
 	for c, err := range h.Log.Read(ctx, client.FromRevision(revision), client.Limit(1)) {
 		if errors.Is(err, client.ErrExpired) {
-			return nil, nil //nolint:nilnil // it was pruned
+			return nil, &PrunedError{revision, err}
 		}
 		if err != nil {
 			return nil, err
