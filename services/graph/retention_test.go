@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
@@ -19,6 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
@@ -190,12 +193,23 @@ func (b *bounded) history(commits iter.Seq2[client.LogCommit, error]) (objects i
 
 // A realm that writes many times its retention stays within it, and its history stays complete:
 // for readers from the beginning, for a follower that was at a commit which was cut, and for an empty
-// replica. A watch from before is expired.
+// replica. A watch from before is expired, and a command from before is not executed a second time. A consumer that
+// another program has put on the stream does not hold the cut back.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t)
 	b.start(b.store, nil)
 	operator := b.operator()
+	command := uuid.Must(uuid.NewV7())
+	for range 2 {
+		if err := creation(b.ctx, application(t, b.n).Conn(), command, "object-0000"); err != nil {
+			t.Fatalf("a command and its repetition before a cut: %v", err)
+		}
+	}
+	b.names = []string{"object-0000"}
+	if _, err := testkit.JetStream(t, b.n, bus.RoleGraph).CreateConsumer(b.ctx, bus.LogStream(realm), jetstream.ConsumerConfig{Durable: "other", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		t.Fatal(err)
+	}
 	next, stop := iter.Pull2(operator.Log().Read(b.ctx, client.FromSequence(1), client.Follow(true)))
 	defer stop()
 	first, err, ok := next()
@@ -204,6 +218,9 @@ func TestRetention(t *testing.T) {
 	}
 	for uint64(len(b.names))*(16<<10) < 4*retained {
 		b.cut(b.extent().First)
+	}
+	if err := creation(b.ctx, application(t, b.n).Conn(), command, "object-0000"); !errors.Is(err, lifecycle.ReasonOutcomeUnknown) {
+		t.Errorf("a command whose commit was cut is repeated: %v", err)
 	}
 	e := b.extent()
 	if e.Bytes > retained || e.Announced.Position+1 < e.First || e.Gaps > 0 {
