@@ -8,6 +8,7 @@ import (
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -43,8 +44,8 @@ func (r *realm) beginState(ctx context.Context) error {
 	return r.resetState()
 }
 
-// loadSnapshot replaces the state by the newest snapshot of the archive, and compares it with
-// the log. It returns false if there is none.
+// loadSnapshot replaces the state by the newest snapshot of the archive and the log since. The state stays as it
+// was unless the log can be read to its end. It returns false if there is no snapshot that can be used.
 func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	if r.archive == nil {
 		return false, nil
@@ -67,22 +68,33 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	}
 	start := time.Now()
 	var info snapshot.Info
-	load := func(ctx context.Context) (err error) {
-		info, err = a.Load(ctx, r.dir(), r.events.Created(), last, r.c.State)
-		return err
-	}
 	r.log.Info("looking for a snapshot in the archive", "archive", r.archive.String())
-	if r.cut != nil { // nothing else has the commits
-		err = r.awaitArchive(ctx, load)
-	} else {
-		err = load(ctx)
-	}
+	err = replay.ReplaceBy(r.name, r.c.Dir, func(dir string) (err error) {
+		load := func(ctx context.Context) (err error) {
+			info, err = a.Load(ctx, dir, r.events.Created(), last, r.c.State)
+			return err
+		}
+		if r.cut != nil { // nothing else has the commits
+			err = r.awaitArchive(ctx, load)
+		} else {
+			err = load(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		loaded = true
+		return r.foldRest(ctx, dir)
+	})
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case errors.Is(err, state.ErrLocked):
 		return false, fmt.Errorf("realm %s: %w: restart this process", r.name, err)
+	case errors.Is(err, errLost):
+		return false, r.reopen()
+	case loaded:
+		return false, err
 	case r.cut != nil && !errors.Is(err, bootstrap.ErrNoSnapshot):
 		return false, fmt.Errorf("%w; it cannot start from the archive: %w", r.cut, err)
 	default:
@@ -97,21 +109,48 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	r.log.Info("started from a snapshot of the archive", "archive", r.archive.String(), "commit", info.Checkpoint.GetSequence(),
 		"revision", info.Checkpoint.GetRevision(), "bytes", info.Size, "seconds", time.Since(start).Seconds())
 	r.rebuilt("a snapshot of the archive")
-	r.cut = nil
+	return true, nil
+}
+
+// errLost says that a snapshot has commits of a loss that an operator has accepted.
+var errLost = errors.New("the snapshot has commits that the log has lost")
+
+// foldRest compares a state that was loaded with the log, and folds the rest of the log into it.
+func (r *realm) foldRest(ctx context.Context, dir string) (err error) {
+	s, err := state.Open(dir, r.c.State)
+	if err != nil {
+		return r.failure(err)
+	}
+	r.state = s
+	defer func() {
+		r.skips.Stop() // it names the realm of the state
+		r.state = nil
+		err = errors.Join(err, s.Close())
+	}()
+	cut := r.cut // of the state in whose place the loaded one is put
+	r.cut, r.seen = nil, s.Checkpoint()
 	// Another graph service, which may have known fewer commits, has recorded the loss.
 	if r.loss != nil && r.seen.GetRevision() >= r.loss.Revision-writer.LostAhead/2 {
 		r.lossRecorded(r.seen.GetRevision())
 	}
-	if err := r.checkLog(ctx, func() bool { return time.Since(start) < r.events.MaxLag() }); err != nil {
-		return false, err
+	begun := time.Now()
+	lost, err := r.compareLog(ctx, func() bool { return time.Since(begun) < r.events.MaxLag() })
+	switch {
+	case err != nil:
+		return err
+	case r.cut != nil:
+		return r.cut // the commits behind the snapshot are missing too
+	case lost:
+		r.cut = cut
+		return errLost
 	}
-	if r.state == nil {
-		return false, nil // its snapshot had commits of an accepted loss, and was set aside
+	f := replay.NewFolder(s, r.events.Created(), r.keys)
+	f.Skipped, f.Lost = r.skip, r.lossRecorded
+	f.Flushed = func(revision uint64, _ []state.Change) { r.metrics.applied(revision) }
+	if err := r.catchUp(ctx, f); err != nil {
+		return err
 	}
-	if r.cut != nil {
-		return false, r.cut // the commits behind the snapshot are missing too
-	}
-	return true, nil
+	return s.Sync()
 }
 
 // reopen opens the state again that loadSnapshot has closed, unless it cannot be used.

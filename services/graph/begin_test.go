@@ -109,6 +109,32 @@ func TestDamagedSnapshot(t *testing.T) {
 	}
 }
 
+// A state is replaced only when the log was read to its end: if a segment behind the snapshot is damaged, the
+// start is refused, and the state stays as it was.
+func TestDamagedSegmentBehindSnapshot(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	stale := copyOf(t, a.dir)
+	before := checkpoint(t, stale)
+	a.creates("two", "three")
+	a.snapshot()
+	end := checkpoint(t, a.dir).GetSequence()
+	a.creates("four", "five", "six")
+	a.segments()
+	a.truncate(1)
+	segments := a.entries(t.Context(), archive.Segment)
+	behind := slices.IndexFunc(segments, func(name string) bool { n, _ := archive.ParseName(name); return n.First > end })
+	a.damage(segments[behind])
+	err := serve(t, graphConn(t, a.n), stale, func(c *graph.Config) { c.Archive = a.store }).wait(testkit.Context(t))
+	if err == nil || !strings.Contains(err.Error(), segments[behind]) || !strings.Contains(err.Error(), "is unchanged") {
+		t.Errorf("got %v", err)
+	}
+	if got := checkpoint(t, stale); !proto.Equal(got, before) {
+		t.Errorf("the state is at %v, and was at %v", got, before)
+	}
+}
+
 // damage changes a byte in the middle of an entry.
 func (a *archived) damage(name string) {
 	a.t.Helper()

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,17 @@ func (r *realm) accepts(sequence uint64) bool {
 // checkLog compares the state and the mark of the log's end with the log. If the log has
 // lost commits and an operator has accepted that, it sets aside a state that has them.
 func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
+	lost, err := r.compareLog(ctx, catching)
+	if err != nil || !lost {
+		return err
+	}
+	r.unusable = nil // an empty state takes its place
+	return r.setAside()
+}
+
+// compareLog is checkLog, but leaves the state where it is: lost reports whether it has commits that the log has
+// lost, which an operator has accepted.
+func (r *realm) compareLog(ctx context.Context, catching func() bool) (lost bool, err error) {
 	compare := func(check func(ctx context.Context, catching bool) error) (lost *replay.MismatchError, err error) {
 		err = r.await(ctx, func(ctx context.Context) error { return check(ctx, catching()) })
 		if errors.As(err, &lost) {
@@ -84,27 +96,20 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 			_, lost := compare(checkTail)
 			ofState.Rebuild = lost == nil
 		}
-		return err
+		return false, err
 	}
 	ofTail, err := compare(checkTail)
 	if err != nil && (ofTail == nil || !r.accepts(r.known())) {
-		return err
+		return false, err
 	}
-	lost := ofState
-	if ofTail != nil {
-		lost = ofTail
-	}
-	if lost == nil {
-		return nil
+	newest := cmp.Or(ofTail, ofState)
+	if newest == nil {
+		return false, nil
 	}
 	r.tail.Freeze()
-	r.loss = &writer.Loss{Note: lost.What, Revision: max(r.seen.GetRevision(), r.tail.Mark().Revision) + writer.LostAhead}
-	r.log.Error("continuing without commits that the log has lost, because of --accept-loss", "loss", lost.What)
-	if ofState == nil {
-		return nil
-	}
-	r.unusable = nil // an empty state takes its place
-	return r.setAside()
+	r.loss = &writer.Loss{Note: newest.What, Revision: max(r.seen.GetRevision(), r.tail.Mark().Revision) + writer.LostAhead}
+	r.log.Error("continuing without commits that the log has lost, because of --accept-loss", "loss", newest.What)
+	return ofState != nil, nil
 }
 
 // setAside renames the directory of a state that has commits which the log has lost. beginState

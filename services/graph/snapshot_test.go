@@ -57,7 +57,7 @@ func TestStartFromSnapshot(t *testing.T) {
 	run(t, server, dir, creating(t, "four"))
 
 	stream := snapshot.Stream{RealmID: info.Checkpoint.GetRealmId(), Created: created}
-	if _, err := snapshot.Load(testkit.Context(t), bytes.NewReader(live), filepath.Join(other, realm), stream, state.Config{}); err != nil {
+	if _, err := snapshot.Build(testkit.Context(t), bytes.NewReader(live), filepath.Join(other, realm), stream, state.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, server, other, func(n *natsd.Server) {

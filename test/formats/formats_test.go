@@ -180,7 +180,7 @@ func load(ctx context.Context, stored []byte, dir string) (l loaded, err error) 
 	if len(stored) > 16 { // see docs/formats.md
 		l.layout = binary.LittleEndian.Uint32(stored[12:])
 	}
-	l.info, err = snapshot.Load(ctx, bytes.NewReader(stored), dir, snapshot.Stream{}, config)
+	l.info, err = snapshot.Build(ctx, bytes.NewReader(stored), dir, snapshot.Stream{}, config)
 	return l, err
 }
 

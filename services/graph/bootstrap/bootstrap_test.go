@@ -80,13 +80,17 @@ func (s *setup) damage(name string) {
 }
 
 // Load takes the newest verified snapshot that is not after the wanted commit, and passes over
-// those that cannot be used, with a line that names each. Without one, the state stays as it was.
+// those that cannot be used, with a line that names each. Without one, it leaves no directory.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
-	dir := filepath.Join(t.TempDir(), "state")
+	var dir string // of the last call
 	load := func(last uint64) (uint64, error) {
+		dir = filepath.Join(t.TempDir(), "state")
 		info, err := s.Load(t.Context(), dir, 5, last, config)
+		if _, none := os.Stat(dir); err != nil && !errors.Is(none, os.ErrNotExist) {
+			t.Errorf("after %v the directory has %v", err, none)
+		}
 		return info.Checkpoint.GetSequence(), err
 	}
 	if _, err := load(math.MaxUint64); !errors.Is(err, bootstrap.ErrNoSnapshot) {
@@ -135,6 +139,7 @@ func TestLoad(t *testing.T) {
 	if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), names[30]) {
 		t.Errorf("with a damaged snapshot: %d, %v; logged %s", got, err, s.log.String())
 	}
+	loaded := dir
 	if _, err := load(9); !errors.Is(err, bootstrap.ErrNoSnapshot) {
 		t.Errorf("up to commit 9: %v", err)
 	}
@@ -143,7 +148,7 @@ func TestLoad(t *testing.T) {
 	if _, err := foreign.Load(t.Context(), dir, 5, math.MaxUint64, config); !errors.Is(err, bootstrap.ErrNoSnapshot) {
 		t.Errorf("another realm: %v", err)
 	}
-	st, err := state.Open(dir, config)
+	st, err := state.Open(loaded, config)
 	if err != nil {
 		t.Fatal(err)
 	}

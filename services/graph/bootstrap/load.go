@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/archive"
@@ -29,12 +30,11 @@ type Archive struct {
 // that can be used.
 var ErrNoSnapshot = errors.New("the archive has no verified snapshot of the realm that can be used")
 
-// Load replaces the state in dir, which must not be open, by the newest verified snapshot of the
-// realm that is not after the commit last. It skips a snapshot that is damaged, of another version,
+// Load builds the state of the newest verified snapshot of the realm that is not after the commit last in dir,
+// which must be empty or not exist. It skips a snapshot that is damaged, of another version,
 // or of other content than was verified, and logs its name. If no snapshot is left, the error wraps
-// ErrNoSnapshot. After an error dir is as it was, unless the file system failed while the loaded
-// state took its place. created is when the stream of the realm's log was created, in Unix
-// nanoseconds. See snapshot.Load for c.
+// ErrNoSnapshot. After an error dir does not exist. created is when the stream of the realm's log was
+// created, in Unix nanoseconds.
 func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint64, c state.Config) (info snapshot.Info, err error) {
 	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
 	if err != nil {
@@ -70,5 +70,8 @@ func (a *Archive) load(ctx context.Context, s archive.Item, dir string, stream s
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	stream.Sequence = s.Last
-	return snapshot.Load(ctx, in, dir, stream, c)
+	if info, err = snapshot.Build(ctx, in, dir, stream, c); err != nil {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return info, err
 }

@@ -44,18 +44,18 @@ func Rebuild(ctx context.Context, log *eventlog.Log, store archive.Store, states
 	if err != nil {
 		return r, err
 	}
-	return replay.ReplaceBy(realm, states, func(rebuilt string) (r replay.Rebuilt, err error) {
+	err = replay.ReplaceBy(realm, states, func(rebuilt string) (err error) {
 		_, none := a.Load(ctx, rebuilt, log.Created(), commits, state.Config{})
 		if none != nil && !errors.Is(none, ErrNoSnapshot) {
-			return r, none
+			return none
 		}
 		s, err := state.Open(rebuilt, state.Config{})
 		if err != nil {
-			return r, err
+			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 		if err := replay.CheckLog(ctx, s.Checkpoint(), history, realm, dir, false); err != nil {
-			return r, errors.Join(err, none)
+			return errors.Join(err, none)
 		}
 		f := replay.NewFolder(s, log.Created(), log.Keys())
 		if r.Commits = f.Sequence(); r.Commits == 0 {
@@ -64,9 +64,10 @@ func Rebuild(ctx context.Context, log *eventlog.Log, store archive.Store, states
 			err = f.FoldTo(ctx, history, last)
 		}
 		if err != nil {
-			return r, fmt.Errorf("realm %s: %w", realm, err)
+			return fmt.Errorf("realm %s: %w", realm, err)
 		}
 		r.Commits, r.Events, r.Revision = f.Sequence()-r.Commits, f.Events(), f.Revision()
-		return r, s.Sync()
+		return s.Sync()
 	})
+	return r, err
 }

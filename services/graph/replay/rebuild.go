@@ -77,28 +77,26 @@ func Replace(ctx context.Context, log Log, dir string, c state.Config) (r Rebuil
 	if err != nil {
 		return r, err
 	}
-	return ReplaceBy(log.Realm(), dir, func(rebuilt string) (Rebuilt, error) { return rebuild(ctx, rebuilt, c, log, last) })
+	err = ReplaceBy(log.Realm(), dir, func(rebuilt string) (err error) {
+		r, err = rebuild(ctx, rebuilt, c, log, last)
+		return err
+	})
+	return r, err
 }
 
 // ReplaceBy replaces the state of a realm in the directory of a graph service by the one that a function
 // builds in another directory, which does not exist before, and leaves closed. If that fails, the state
 // stays as it was. The error wraps state.ErrLocked if the state is in use.
-func ReplaceBy(realm, dir string, build func(dir string) (Rebuilt, error)) (r Rebuilt, err error) {
+func ReplaceBy(realm, dir string, build func(dir string) error) error {
 	old, rebuilt := filepath.Join(dir, realm), filepath.Join(dir, ".rebuild-"+realm)
 	if err := errors.Join(state.CheckUnlocked(old), state.Remove(rebuilt), os.RemoveAll(rebuilt)); err != nil {
-		return r, err
+		return err
 	}
-	if r, err = build(rebuilt); err != nil {
+	if err := build(rebuilt); err != nil {
 		err = fmt.Errorf("%w; the state in %s is unchanged", err, old)
-		return Rebuilt{}, errors.Join(err, os.RemoveAll(rebuilt))
+		return errors.Join(err, os.RemoveAll(rebuilt))
 	}
-	if err := state.Remove(old); err != nil {
-		return r, err
-	}
-	if err := os.RemoveAll(old); err != nil {
-		return r, err
-	}
-	return r, os.Rename(rebuilt, old)
+	return state.Replace(old, rebuilt)
 }
 
 // rebuild replays the log up to a position into an empty state in a directory.

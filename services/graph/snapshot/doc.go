@@ -16,7 +16,7 @@
 //
 // Every byte is covered by a checksum. A reader reports damage as a DamagedError with the
 // offset of the first part that cannot be used, and a file of a later version as a
-// VersionError. Load replaces a state only when the whole file has been read and is good.
+// VersionError. What Build has built is a state only when the whole file has been read and is good.
 //
 // Memory: a writer and a reader need a few MiB, or about three times the largest row.
 package snapshot

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"google.golang.org/protobuf/proto"
 
@@ -33,33 +31,10 @@ type Stream struct {
 // grownStep is the number of bytes of rows between two calls of Stream.Grown.
 const grownStep = 4 << 20
 
-// Load replaces the state in dir, which must not be open, by that of a snapshot. It builds the
-// state in a second directory, and replaces the first one only when the whole snapshot
-// has been read and is good; otherwise dir stays as it was. The caller compares the state
-// with its log before it follows it (replay.CheckLog), as after every start. The error
-// is a DamagedError or a VersionError, or wraps ErrForeign if the snapshot cannot be used, and
-// wraps state.ErrLocked if the state is in use. Load works on the file system of the operating
-// system only: c.FS must be nil.
-func Load(ctx context.Context, in io.Reader, dir string, s Stream, c state.Config) (Info, error) {
-	loading := filepath.Join(filepath.Dir(dir), ".load-"+filepath.Base(dir))
-	if err := errors.Join(state.CheckUnlocked(dir), state.Remove(loading), os.RemoveAll(loading)); err != nil {
-		return Info{}, err
-	}
-	info, err := Build(ctx, in, loading, s, c)
-	if err != nil {
-		return Info{}, errors.Join(err, os.RemoveAll(loading))
-	}
-	if err := state.Remove(dir); err != nil {
-		return Info{}, err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return Info{}, err
-	}
-	return info, os.Rename(loading, dir)
-}
-
-// Build is Load into an empty directory. If it fails, the directory has an empty state,
-// or files that belong to none, and should be removed.
+// Build builds the state of a snapshot in dir, which must be empty or not exist. The caller compares the
+// state with its log before it follows it (replay.CheckLog), as after every start. The error is a
+// DamagedError or a VersionError, or wraps ErrForeign if the snapshot cannot be used. After an error
+// the directory has an empty state, or files that belong to none, and should be removed.
 func Build(ctx context.Context, in io.Reader, dir string, s Stream, c state.Config) (Info, error) {
 	r, err := newReader(in)
 	if err != nil {

@@ -38,7 +38,7 @@ func TestRecordedSnapshots(t *testing.T) {
 		}
 		dir := filepath.Join(t.TempDir(), "state")
 		config := state.Config{MemTableSize: 1 << 20, CacheSize: 1 << 20}
-		if _, err := snapshot.Load(t.Context(), bytes.NewReader(b), dir, snapshot.Stream{}, config); err != nil {
+		if _, err := snapshot.Build(t.Context(), bytes.NewReader(b), dir, snapshot.Stream{}, config); err != nil {
 			t.Fatalf("%s: %v", recorded.file, err)
 		}
 		s, err := state.Open(dir, config)

@@ -40,6 +40,9 @@ func CheckUnlocked(dir string) error {
 // lockDirectory locks the state in dir. The lock is nil if there is no state. A damaged state
 // is one.
 func lockDirectory(dir string) (*pebble.Lock, error) {
+	if err := settle(vfs.Default, dir); err != nil {
+		return nil, fmt.Errorf("state: %s: %w", dir, err)
+	}
 	db, err := pebble.Peek(dir, vfs.Default)
 	if errors.Is(err, os.ErrNotExist) || err == nil && !db.Exists {
 		return nil, nil //nolint:nilnil // there is no state

@@ -58,8 +58,14 @@ func open(dir string, c Config) (*State, error) {
 	if c.MemTableSize == 0 {
 		c.MemTableSize = 64 << 20
 	}
-	if c.FS == nil {
+	own := c.FS == nil
+	if own {
 		c.FS = datadir.FS()
+	}
+	if err := settle(c.FS, dir); err != nil {
+		return nil, err
+	}
+	if own {
 		if err := datadir.Own(dir); err != nil {
 			return nil, err
 		}
