@@ -173,7 +173,16 @@ func unavailable(err error) error {
 // begins returns the first position from which on all commits can be read, if the stream begins at
 // first. If segments reach the stream without a gap, it is the position of their first commit;
 // otherwise it is first.
-func (l *Log) begins(ctx context.Context, first uint64) (uint64, error) {
+func (l *Log) begins(ctx context.Context, first uint64) (position uint64, err error) {
+	err = l.relisting(ctx, func() error {
+		position, err = l.beginsListed(ctx, first)
+		return err
+	})
+	return position, err
+}
+
+// beginsListed is begins with the segments that are listed.
+func (l *Log) beginsListed(ctx context.Context, first uint64) (uint64, error) {
 	next, err := l.firstSequence(ctx, first)
 	if err == nil && next == 0 && l.MaxLag() > 0 {
 		err = fmt.Errorf("log of realm %s: the NATS server that leads the stream has no commit from sequence %d on", l.Realm(), first)
@@ -299,6 +308,23 @@ func (l *Log) list(ctx context.Context, again bool) ([]archive.Item, error) {
 		return segments, nil
 	}
 	return list.segments, err
+}
+
+// relisting calls read, and repeats it with a new list if a segment is gone that was in the list: it was pruned or merged
+// with others since.
+func (l *Log) relisting(ctx context.Context, read func() error) error {
+	for {
+		l.mu.Lock()
+		before := l.segments
+		l.mu.Unlock()
+		err := read()
+		if !errors.Is(err, archive.ErrNotFound) {
+			return err
+		}
+		if listed, failed := l.list(ctx, true); failed != nil || slices.Equal(listed, before) {
+			return errors.Join(err, failed)
+		}
+	}
 }
 
 // segmentList is a list of segments, and when it was begun.

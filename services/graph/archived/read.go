@@ -83,14 +83,20 @@ func (l *Log) covers(ctx context.Context, from, first uint64) error {
 // visit calls its argument visit for the commits in the archive from a position on, until the archive
 // ends or has a gap. If the argument returns an error, visit stops and returns it.
 func (l *Log) visit(ctx context.Context, from uint64, visit func(segment.Commit) error) error {
+	return l.relisting(ctx, func() error { return l.visitListed(ctx, &from, visit) })
+}
+
+// visitListed is visit with the segments that are listed. It sets from to the position behind the last commit that was
+// visited.
+func (l *Log) visitListed(ctx context.Context, from *uint64, visit func(segment.Commit) error) error {
 	segments, err := l.list(ctx, false)
 	if err != nil {
 		return err
 	}
-	at, err := l.find(ctx, segments, from)
+	at, err := l.find(ctx, segments, *from)
 	if err == nil && at == len(segments) {
 		if segments, err = l.list(ctx, true); err == nil {
-			at, err = l.find(ctx, segments, from)
+			at, err = l.find(ctx, segments, *from)
 		}
 	}
 	if err != nil || at == len(segments) {
@@ -101,7 +107,7 @@ func (l *Log) visit(ctx context.Context, from uint64, visit func(segment.Commit)
 		if err != nil {
 			return err
 		}
-		sequence, err := r.AtPosition(from)
+		sequence, err := r.AtPosition(*from)
 		if err != nil {
 			return unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err))
 		}
@@ -112,13 +118,13 @@ func (l *Log) visit(ctx context.Context, from uint64, visit func(segment.Commit)
 			if err != nil {
 				return unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err))
 			}
-			if c.Position < from {
+			if c.Position < *from {
 				continue
 			}
 			if err := visit(c); err != nil {
 				return err
 			}
-			from = c.Position + 1
+			*from = c.Position + 1
 		}
 	}
 	return nil
@@ -198,6 +204,16 @@ func (l *Log) seek(ctx context.Context, position uint64, err error, w wanted) (u
 	if err != nil {
 		return 0, err
 	}
+	var found uint64
+	err = l.relisting(ctx, func() error {
+		found, err = l.seekListed(ctx, position, w)
+		return err
+	})
+	return found, err
+}
+
+// seekListed is seek in the segments that are listed. It returns the position if there are none.
+func (l *Log) seekListed(ctx context.Context, position uint64, w wanted) (uint64, error) {
 	segments, err := l.list(ctx, false)
 	if err != nil || len(segments) == 0 {
 		return position, err
