@@ -29,7 +29,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 		return err
 	}
 	if len(found) == 0 && h.Pruned != nil {
-		return fmt.Errorf("%w, and what can be read of the log does not mention it; earlier commits were pruned: %v", missing, h.Pruned)
+		return fmt.Errorf("%w, and what can be read of the log does not mention it; earlier commits were pruned: %v", missing, h.Pruned) //nolint:errorlint // missing alone decides the exit code
 	}
 	if len(found) == 0 {
 		return fmt.Errorf("%w, and the last %d commits of the log do not mention it", missing, history.MaxCommits)
