@@ -201,19 +201,21 @@ func (Bootstrap) begin(ctx context.Context, log *eventlog.Log, a *bootstrap.Arch
 	if err != nil {
 		return err
 	}
-	dir = filepath.Join(dir, bus.DefaultRealm)
-	if _, err := a.Load(ctx, dir, log.Created(), last, state.Config{}); err != nil && !errors.Is(err, bootstrap.ErrNoSnapshot) {
-		return err
-	}
-	s, err := state.Open(dir, state.Config{})
+	end, _, err := log.Last(ctx)
 	if err != nil {
 		return err
 	}
-	end, _, err := log.Last(ctx)
-	if err == nil {
+	return replay.ReplaceBy(bus.DefaultRealm, dir, func(dir string) error {
+		if _, err := a.Load(ctx, dir, log.Created(), last, state.Config{}); err != nil && !errors.Is(err, bootstrap.ErrNoSnapshot) {
+			return err
+		}
+		s, err := state.Open(dir, state.Config{})
+		if err != nil {
+			return err
+		}
 		err = replay.NewFolder(s, log.Created(), log.Keys()).FoldTo(ctx, log, end)
-	}
-	return errors.Join(err, s.Sync(), s.Close())
+		return errors.Join(err, s.Sync(), s.Close())
+	})
 }
 
 // same checks that states have the same content.
