@@ -76,7 +76,8 @@ type realm struct {
 	states     *atomic.Pointer[history.Cache] // of the past, of all realms
 	past       *history.History
 	unarchived atomic.Pointer[archiveFailure] // nil if the log was archived since
-	measured   atomic.Pointer[archiveSize]    // what storage has found last
+	measuring  sync.Mutex
+	measured   archiveSize // what storage has found last
 	// archiveWarnings are those of this realm's use of the archive.
 	archiveWarnings archiveWarnings
 	// begins is the last position of the stream with which it was found to begin: what

@@ -19,6 +19,7 @@ import (
 // Bounds of a measurement of the archive, which lists its entries.
 const (
 	measureArchiveAgain = time.Minute
+	measureFailedAgain  = 5 * time.Second
 	measureArchiveTime  = 3 * time.Second
 )
 
@@ -56,17 +57,24 @@ func (r *realm) storage(ctx context.Context) (*coppicev1.Storage, error) {
 	return s, nil
 }
 
-// archiveSize lists the entries of the realm in the archive, unless that was done just before.
+// archiveSize lists the entries of the realm in the archive, unless that was done just before: clients cannot have them
+// listed more often.
 func (r *realm) archiveSize(ctx context.Context) (size archiveSize) {
-	if last := r.measured.Load(); last != nil && last.err == nil && time.Since(last.at) < measureArchiveAgain {
-		return *last
+	r.measuring.Lock()
+	defer r.measuring.Unlock()
+	again := measureArchiveAgain
+	if r.measured.err != nil {
+		again = measureFailedAgain
+	}
+	if !r.measured.at.IsZero() && time.Since(r.measured.at) < again {
+		return r.measured
 	}
 	ctx, cancel := context.WithTimeout(ctx, measureArchiveTime)
 	defer cancel()
 	size.at = time.Now()
 	bytes, entries, err := archive.Size(ctx, r.archive, realmID(r.state.Checkpoint()))
 	size.bytes, size.entries, size.err = uint64(bytes), uint64(entries), err
-	r.measured.Store(&size)
+	r.measured = size
 	return size
 }
 
