@@ -27,6 +27,10 @@
 // and the stream is given the position, so that graph services can distinguish the cut from a loss. A
 // crash between these steps leaves commits both in the stream and in the archive.
 //
-// If the archive fails, the archiver reports it and tries again, and the log grows. In the archive it deletes
-// what is beyond the retention of the archive, and precedes the newest verified snapshot.
+// If the archive fails, the archiver reports it and tries again, and the log grows. In the archive it merges small
+// segments, and deletes what is beyond the retention of the archive and precedes the two newest verified snapshots. It keeps
+// the segments from which holes of the stream are filled.
+//
+// A verification works for a share of the time while the process has commits, and only with room on the disk. The
+// archiver works faster as the log grows beyond its retention.
 package archiver
