@@ -52,6 +52,8 @@ type childConfig struct {
 	Replicas int
 	// Archive is the directory of the archive; "" for none.
 	Archive string
+	// Clock is how far the wall clock is ahead when the child begins.
+	Clock time.Duration
 	// Store is the fault of the archive when the child begins.
 	Store string
 	// Sabotage is what a graph service does wrong in what it sends; "" for nothing.
@@ -68,7 +70,7 @@ func runChild(config string) error {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	t := &trap{store: c.Store}
+	t := &trap{store: c.Store, clock: c.Clock}
 	go t.listen(os.Stdin, end)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})).With("process", c.Name)
 	if c.NATS != nil {
@@ -100,9 +102,23 @@ const chunksAtOnce = 1
 func oneByOne(c *processor.Config) { c.Concurrency = chunksAtOnce }
 
 func allInOne(ctx context.Context, c childConfig, t *trap, log *slog.Logger) error {
+	var store archive.Store
+	if c.Archive != "" {
+		dir, err := dirstore.Create(c.Archive)
+		if err != nil {
+			return err
+		}
+		store = archive.Limit(dir, archive.Stall)
+	}
 	s, err := allinone.Start(ctx, allinone.Config{
 		Dir: c.Dir, Port: c.Port, Log: log,
-		Graph: func(g *graph.Config) { c.graph(g, t) }, Processor: oneByOne, Scanner: eager,
+		Graph: func(g *graph.Config) {
+			c.graph(g, t)
+			if g.Archive = store; store != nil {
+				g.ArchiveLimits, g.MaxClockSkew = hastyArchive, mostAhead
+			}
+		},
+		Processor: oneByOne, Scanner: eager,
 	})
 	if err != nil {
 		return err
