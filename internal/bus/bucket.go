@@ -18,13 +18,23 @@ const (
 	RealmBucket = "coppice-realms"
 	// LeaseBucket has a key for each graph service: see MemberKey.
 	LeaseBucket = "coppice-leases"
-	// WriterBucket has the claims of each realm's writer and archiver. The key of a writer's
-	// is the name of the realm; see ArchiverClaim.
+	// WriterBucket has the claims of each realm's writer and archiver, and up to where its log was
+	// cut. The key of a writer's claim is the name of the realm; see ArchiverClaim and CutKey.
 	WriterBucket = "coppice-writers"
 )
 
 // ArchiverClaim returns the key of the claim of a realm's archiver in WriterBucket.
 func ArchiverClaim(realm string) string { return realm + ".archiver" }
+
+// cutKey is the suffix of CutKey.
+const cutKey = ".cut"
+
+// CutKey returns the key in WriterBucket that says up to where the messages of a realm's log may have
+// been cut.
+func CutKey(realm string) string { return realm + cutKey }
+
+// IsCutKey reports whether a key of WriterBucket is a CutKey, and not a claim.
+func IsCutKey(key string) bool { return strings.HasSuffix(key, cutKey) }
 
 // IsWriterClaim reports whether a key of WriterBucket is that of a writer's claim.
 func IsWriterClaim(key string) bool { return !strings.Contains(key, ".") }
@@ -41,13 +51,16 @@ func IDOfMember(key string) (id string, ok bool) { return strings.CutPrefix(key,
 // bucketStream returns the name of the stream of a bucket.
 func bucketStream(bucket string) string { return "KV_" + bucket }
 
+// bucketSubject returns the subject of a key of a bucket.
+func bucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }
+
 // bucketConfig returns the configuration of the stream of a bucket. Its keys are read from
 // the server that leads the stream: a copy that lags would show a lease as it was.
 func bucketConfig(bucket string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:              bucketStream(bucket),
 		Description:       "keys of Coppice's graph services",
-		Subjects:          []string{"$KV." + bucket + ".>"},
+		Subjects:          []string{bucketSubject(bucket, ">")},
 		Storage:           jetstream.FileStorage,
 		Retention:         jetstream.LimitsPolicy,
 		Discard:           jetstream.DiscardNew,
@@ -103,6 +116,32 @@ type BucketEntry struct {
 	Revision uint64
 }
 
+// ReadKey reads a key of a bucket from the server that leads the bucket's stream. Revision is zero if there
+// never was one, and there is no Value if it was deleted.
+func ReadKey(ctx context.Context, js jetstream.JetStream, bucket, key string) (BucketEntry, error) {
+	m, err := ReadFromLeader(ctx, js.Conn(), LeaderRead{Stream: bucketStream(bucket), Last: bucketSubject(bucket, key)})
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return BucketEntry{}, err
+	}
+	return BucketEntry{Key: key, Value: m.Data, Revision: m.Sequence}, nil
+}
+
+// deleteKey deletes a key of a bucket, if there is one.
+func deleteKey(ctx context.Context, js jetstream.JetStream, bucket, key string) error {
+	entry, err := ReadKey(ctx, js, bucket, key)
+	if err != nil || len(entry.Value) == 0 {
+		return err
+	}
+	kv, err := js.KeyValue(ctx, bucket)
+	if err == nil {
+		err = kv.Delete(ctx, key, jetstream.LastRevision(entry.Revision))
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %s: key %s: %w", bucket, key, err)
+	}
+	return nil
+}
+
 // BucketReader has the content of a bucket as it was read last. It reads from the server that
 // leads the bucket's stream, and needs no consumer. It is not safe for concurrent use.
 type BucketReader struct {
@@ -141,7 +180,7 @@ func (r *BucketReader) Update(ctx context.Context) (changed bool, err error) {
 	if !info.Created.Equal(r.created) {
 		r.created, r.last, r.entries, r.changed = info.Created, 0, map[string]BucketEntry{}, true
 	}
-	prefix := "$KV." + r.bucket + "."
+	prefix := bucketSubject(r.bucket, "")
 	for r.last < info.State.LastSeq {
 		m, err := stream.GetMsg(ctx, r.last+1, jetstream.WithGetMsgSubject(prefix+">"))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -24,15 +24,24 @@ const (
 	warnAgain = 10 * time.Minute
 )
 
+// announced looks for the announcement of a cut if the stream of a log begins later than is known.
+func (r *realm) announced(ctx context.Context, e *eventlog.Extent) error {
+	if e.First <= max(r.begins.Load(), 1) {
+		return nil
+	}
+	a, err := r.events.Announced(ctx)
+	if err == nil && e.First <= a.Position+1 {
+		r.begins.Store(e.First)
+		r.metrics.cut(a)
+	}
+	return err
+}
+
 // logBegins returns the first sequence that the stream of a log must have, given what it has.
-// Commits may have been cut if the stream says so or, for streams that were restored or that
+// Commits may have been cut if that was announced or, for streams that were restored or that
 // continue another log, if a verified snapshot or segments of the archive have them.
 func (r *realm) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, error) {
 	known, first := max(r.begins.Load(), 1), e.First
-	if first > known && first <= e.Announced.Position+1 {
-		r.begins.Store(first)
-		return first, nil
-	}
 	if first <= known || r.archive == nil {
 		return known, nil
 	}
@@ -62,7 +71,10 @@ func (r *realm) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, erro
 // the archive.
 func (r *realm) extent(ctx context.Context) (extent eventlog.Extent, begins uint64, err error) {
 	if err = r.await(ctx, func(ctx context.Context) (err error) {
-		if extent, err = r.events.Extent(ctx); err == nil && extent.First > 1 && r.archive != nil {
+		if extent, err = r.events.Extent(ctx); err == nil {
+			err = r.announced(ctx, &extent)
+		}
+		if err == nil && extent.First > 1 && r.archive != nil {
 			_, err = r.history.RealmID(ctx) // which logBegins does not have to ask for then
 		}
 		return err
@@ -194,9 +206,12 @@ func (c *logCheck) check(ctx context.Context) error {
 		return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: max(r.known(), r.state.Checkpoint().GetSequence()),
 			What: fmt.Sprintf("the log has lost its newest commits: its stream ends at sequence %d, and this graph service has seen sequence %d", extent.Last, at)}
 	}
-	begins, err := r.logBegins(short, &extent)
+	begins, err := extent.First, r.announced(short, &extent)
+	if err == nil {
+		begins, err = r.logBegins(short, &extent)
+	}
 	if err != nil {
-		begins = extent.First // the archiver reports that the archive cannot be read
+		begins = extent.First // it is looked at again, and the archiver reports that the archive cannot be read
 	}
 	server, lacking := c.counts.step(short, &extent, begins)
 	if lacking != nil {

@@ -279,16 +279,19 @@ func (m *metrics) disk(stateBytes uint64, usage vfs.DiskUsage) {
 	m.all.diskFree.Set(float64(usage.AvailBytes))
 }
 
-// extent sets what the stream of the log has, and when it is cut.
+// extent sets what the stream of the log has, and at which size it is cut.
 func (m *metrics) extent(e *eventlog.Extent, due archiver.Due) {
 	m.all.logCutAt.WithLabelValues(m.realm).Set(float64(due.Bytes))
 	m.all.logBytes.WithLabelValues(m.realm).Set(float64(e.Bytes))
 	m.all.logFirst.WithLabelValues(m.realm).Set(float64(e.First))
-	cut := 0.0
-	if !e.Announced.At.IsZero() {
-		cut = float64(e.Announced.At.Unix())
+	m.all.logCut.WithLabelValues(m.realm) // 0 before the first cut
+}
+
+// cut sets when the log was cut last.
+func (m *metrics) cut(a eventlog.Announcement) {
+	if !a.At.IsZero() {
+		m.all.logCut.WithLabelValues(m.realm).Set(float64(a.At.Unix()))
 	}
-	m.all.logCut.WithLabelValues(m.realm).Set(cut)
 }
 
 // working sets how many messages of work there are.

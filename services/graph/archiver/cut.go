@@ -29,7 +29,7 @@ const (
 // The steps of a cut at which Config.Failpoint is called.
 const (
 	FailVerified  = "cut-verified"  // a snapshot is recorded as verified
-	FailAnnounced = "cut-announced" // the stream names the position of the cut
+	FailAnnounced = "cut-announced" // the position of the cut is announced
 	FailCut       = "cut"           // the messages are cut
 )
 

@@ -27,8 +27,6 @@ type Extent struct {
 	LastMissing uint64
 	Gaps        uint64
 	AllNamed    bool
-	// Announced says what may have been cut.
-	Announced Announcement
 }
 
 // maxMissing is the maximum number of missing sequences that an Extent names.
@@ -50,7 +48,7 @@ func (l *Log) Extent(ctx context.Context) (e Extent, err error) {
 		}
 	}
 	s := &info.State
-	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes, Announced: announcement(info.Config.Metadata)}
+	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes}
 	if info.Cluster != nil && info.Cluster.Name != "" { // a server on its own names itself, but no cluster
 		e.Server = info.Cluster.Leader
 		e.Current = current(info.Cluster)

@@ -2,56 +2,96 @@ package eventlog
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// Keys of the metadata of a log's stream: the last position up to which messages may have
-// been cut, and the time at which that was announced, in RFC 3339.
+// Announcement says up to which position messages of a stream may have been cut, because
+// they are archived. Every graph service can so distinguish a cut from a loss. It is zero
+// before the first cut.
+//
+// It is the value of bus.CutKey, and not in the metadata of the stream: a NATS server that is
+// killed while it stores the configuration of a stream does not load the stream any more.
+type Announcement struct {
+	Position uint64    `json:"position"`
+	At       time.Time `json:"at"` // for operators only
+	// Created is when the stream was created. It distinguishes the stream from others with the same name.
+	Created time.Time `json:"streamCreated"`
+}
+
+// Keys of the metadata of a log's stream. Versions that did not use bus.CutKey have announced cuts there.
 const (
 	metaCut   = "coppice.cut"
 	metaCutAt = "coppice.cut-at"
 )
 
-// Announcement says up to which position messages of a stream may have been cut, because
-// they are archived. It is stored with the stream, so that every graph service can
-// distinguish a cut from a loss. It is zero before the first cut.
-type Announcement struct {
-	Position uint64
-	At       time.Time
-}
-
-// announcement reads the metadata of a stream. Metadata that cannot be read announce nothing.
-func announcement(meta map[string]string) (a Announcement) {
+// inMetadata returns what the metadata of a stream announce. Metadata that cannot be read announce nothing.
+func inMetadata(meta map[string]string) (a Announcement) {
 	position, err := strconv.ParseUint(meta[metaCut], 10, 64)
 	if err != nil {
 		return a
 	}
-	at, _ := time.Parse(time.RFC3339, meta[metaCutAt]) // for operators only
+	at, _ := time.Parse(time.RFC3339, meta[metaCutAt])
 	return Announcement{Position: position, At: at}
 }
 
-// Announce records in the metadata of the stream that the messages up to a position are
-// archived, and may be cut. It must precede Cut: a stream that begins later than announced is
-// damaged. An announcement for a later position stays.
+// Announced returns the last announcement for the stream. It sends two requests, to the NATS servers that lead the
+// bucket and the stream. A stream that begins later than announced may be damaged.
+func (l *Log) Announced(ctx context.Context) (Announcement, error) {
+	a, _, _, err := l.announced(ctx)
+	return a, err
+}
+
+// announced is Announced, and returns the revision of the key, and the stream. A value that cannot be
+// read, or is for another stream, announces nothing.
+func (l *Log) announced(ctx context.Context) (a Announcement, revision uint64, info *jetstream.StreamInfo, err error) {
+	// The key is read first: what is written behind its revision is then about a stream that was the log's at that time.
+	entry, err := bus.ReadKey(ctx, l.js, bus.WriterBucket, bus.CutKey(l.realm))
+	if err != nil {
+		return a, 0, nil, fmt.Errorf("log of realm %s: what was cut: %w", l.realm, err)
+	}
+	if info, err = l.info(ctx); err != nil {
+		return a, 0, nil, err
+	}
+	if json.Unmarshal(entry.Value, &a) != nil || !a.Created.Equal(info.Created) {
+		a = Announcement{}
+	}
+	if before := inMetadata(info.Config.Metadata); before.Position > a.Position {
+		a = before
+	}
+	return a, entry.Revision, info, nil
+}
+
+// Announce records that the messages up to a position are archived, and may be cut. It must precede Cut: a
+// stream that begins later than announced may be damaged. An announcement for a later position stays.
 func (l *Log) Announce(ctx context.Context, position uint64, now time.Time) error {
-	info, err := l.info(ctx)
+	err := l.announce(ctx, position, now)
+	if err != nil && bus.Classify(err) == bus.Conflict { // another process has announced a cut meanwhile
+		err = l.announce(ctx, position, now)
+	}
+	return err
+}
+
+func (l *Log) announce(ctx context.Context, position uint64, now time.Time) error {
+	a, revision, info, err := l.announced(ctx)
+	if err != nil || a.Position >= position {
+		return err
+	}
+	value, err := json.Marshal(Announcement{Position: position, At: now.UTC().Truncate(time.Second), Created: info.Created})
 	if err != nil {
 		return err
 	}
-	c := info.Config
-	if announcement(c.Metadata).Position >= position {
-		return nil
+	kv, err := bus.EnsureBucket(ctx, l.js, bus.WriterBucket, info.Config.Replicas)
+	if err == nil {
+		_, err = kv.Update(ctx, bus.CutKey(l.realm), value, revision)
 	}
-	if c.Metadata = maps.Clone(c.Metadata); c.Metadata == nil {
-		c.Metadata = map[string]string{}
-	}
-	c.Metadata[metaCut], c.Metadata[metaCutAt] = strconv.FormatUint(position, 10), now.UTC().Format(time.RFC3339)
-	if _, err := l.js.UpdateStream(ctx, c); err != nil {
+	if err != nil {
 		return fmt.Errorf("log of realm %s: announce that sequence %d and those before it are cut: %w", l.realm, position, err)
 	}
 	return nil

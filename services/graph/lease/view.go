@@ -96,6 +96,9 @@ func (m *Member) see(id string, value []byte, revision uint64, now time.Duration
 func (m *Member) seeClaims(entries []bus.BucketEntry) {
 	claims := make(map[string]claim, len(entries))
 	for _, entry := range entries {
+		if bus.IsCutKey(entry.Key) {
+			continue
+		}
 		c := claim{revision: entry.Revision}
 		if err := json.Unmarshal(entry.Value, &c.Holder); err != nil {
 			c.Holder = Holder{Name: fmt.Sprintf("unknown (%v)", err)}

@@ -1,0 +1,183 @@
+package eventlog_test
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// at is when cuts are announced.
+var at = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+
+// announces fails the test unless a log has an announcement for a position.
+func (b *bench) announces(l *eventlog.Log, position uint64, when time.Time) {
+	b.t.Helper()
+	if a, err := l.Announced(b.ctx); err != nil || a.Position != position || !a.At.Equal(when) {
+		b.t.Errorf("the announcement is %+v, %v; want position %d at %v", a, err, position, when)
+	}
+}
+
+func (b *bench) announce(l *eventlog.Log, position uint64, when time.Time) {
+	b.t.Helper()
+	if err := l.Announce(b.ctx, position, when); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// putCut replaces the value of the key.
+func (b *bench) putCut(value string) {
+	b.t.Helper()
+	kv, err := b.js.KeyValue(b.ctx, bus.WriterBucket)
+	if err == nil {
+		_, err = kv.PutString(b.ctx, bus.CutKey(realm), value)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// config returns the configuration of the log's stream.
+func (b *bench) config() jetstream.StreamConfig {
+	b.t.Helper()
+	s, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s.CachedInfo().Config
+}
+
+// An announcement of a cut does not change the configuration of the stream, and one for a later position
+// stays.
+func TestAnnounce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	before := b.config()
+	b.announces(b.log, 0, time.Time{})
+	b.announce(b.log, 7, at)
+	b.announces(b.other, 7, at)
+	b.announce(b.other, 5, at.Add(time.Hour))
+	b.announces(b.log, 7, at)
+	b.announce(b.other, 9, at.Add(time.Hour))
+	b.announces(b.log, 9, at.Add(time.Hour))
+	if after := b.config(); !maps.Equal(before.Metadata, after.Metadata) {
+		t.Errorf("the metadata of the stream are %v, and were %v", after.Metadata, before.Metadata)
+	}
+}
+
+// Of two processes that announce cuts at the same time, the later position stays.
+func TestAnnounceAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.announce(b.log, 1, at)
+	for position := uint64(2); position < 40; position += 2 {
+		var announcing sync.WaitGroup
+		for i, l := range []*eventlog.Log{b.log, b.other} {
+			announcing.Go(func() {
+				if err := l.Announce(b.ctx, position+uint64(i), at); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		announcing.Wait()
+		b.announces(b.log, position+1, at)
+	}
+}
+
+// An announcement in the metadata of the stream, where earlier versions have put it, counts if it is for a later
+// position, and stays as it is.
+func TestAnnouncedInMetadata(t *testing.T) {
+	t.Parallel()
+	b := newBenchWith(t, func(c *jetstream.StreamConfig) {
+		c.Metadata = map[string]string{"coppice.cut": "7", "coppice.cut-at": at.Format(time.RFC3339)}
+	})
+	b.announces(b.log, 7, at)
+	b.announce(b.log, 6, at.Add(time.Hour))
+	b.announces(b.log, 7, at)
+	b.announce(b.log, 8, at.Add(time.Hour))
+	b.announces(b.log, 8, at.Add(time.Hour))
+	if c := b.config(); c.Metadata["coppice.cut"] != "7" {
+		t.Errorf("the metadata are %v", c.Metadata)
+	}
+}
+
+// What was announced for a stream does not count for a later one with the same name, and a value that cannot be
+// read announces nothing.
+func TestAnnouncedForAnotherStream(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.announce(b.log, 7, at)
+	if err := b.js.DeleteStream(b.ctx, bus.LogStream(realm)); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := b.log.Announced(b.ctx); err == nil {
+		t.Errorf("the announcement for a stream that is gone is %+v", a)
+	}
+	again := b.open(b.js)
+	b.announces(again, 0, time.Time{})
+	b.announce(again, 3, at)
+	b.announces(again, 3, at)
+	for _, value := range []string{"", "{", `{"position":"9"}`, `[]`} {
+		b.putCut(value)
+		b.announces(again, 0, time.Time{})
+	}
+	b.announce(again, 2, at)
+	b.announces(again, 2, at)
+	if err := b.log.Announce(b.ctx, 8, at); err == nil {
+		t.Error("a cut of a stream that is gone is announced")
+	}
+	b.announces(again, 2, at)
+}
+
+// The announcement has the encoding that is documented, with which other versions read it.
+func TestAnnouncementEncoding(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.announce(b.log, 7, at)
+	entry, err := bus.ReadKey(b.ctx, b.js, bus.WriterBucket, bus.CutKey(realm))
+	var got map[string]any
+	if err == nil {
+		err = json.Unmarshal(entry.Value, &got)
+	}
+	created, ok := got["streamCreated"].(string)
+	is, failed := time.Parse(time.RFC3339Nano, created)
+	if err != nil || failed != nil || !ok || is.UnixNano() != b.log.Created() || got["position"] != 7.0 || got["at"] != "2026-05-04T03:02:01Z" || len(got) != 3 {
+		t.Errorf("the announcement is %s, %v", entry.Value, errors.Join(err, failed))
+	}
+}
+
+// A realm's key is deleted with its streams, and the keys of others stay.
+func TestAnnouncementDeleted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.announce(b.log, 7, at)
+	other, err := eventlog.Open(b.ctx, b.js, "other", 1, eventlog.NewKeys(testkit.Secrets(), "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.announce(other, 8, at)
+	for range 2 {
+		if err := bus.DeleteStreams(b.ctx, b.js, realm, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kv, err := b.js.KeyValue(b.ctx, bus.WriterBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := kv.Keys(b.ctx); err != nil || len(keys) != 1 || keys[0] != bus.CutKey("other") {
+		t.Errorf("the keys are %v, %v", keys, err)
+	}
+	again := b.open(b.js)
+	b.announces(again, 0, time.Time{})
+	b.announce(again, 3, at)
+	b.announces(again, 3, at)
+}
