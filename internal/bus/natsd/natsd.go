@@ -142,6 +142,11 @@ func (s *Server) start() error {
 			return err
 		}
 	}
+	if c.Dir != "" && c.Cluster == nil { // a server of a cluster copies a stream that it leaves out
+		if err := addSums(c.Dir); err != nil {
+			return err
+		}
+	}
 	opts := &server.Options{
 		ServerName:             "coppice",
 		Host:                   c.Host,
