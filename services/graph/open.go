@@ -35,7 +35,7 @@ func (r *realm) openLog(ctx context.Context) error {
 					return err
 				}
 			}
-			return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: seen, What: fmt.Sprintf("the stream of the log, %s, is gone, and this graph service has seen %d commits of it", bus.LogStream(r.name), seen)}
+			return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: seen, What: fmt.Sprintf("the stream of the log, %s, is gone, and this graph service has seen %d commits of it. If the NATS server warns of the meta.inf or meta.sum of the stream at its start, its messages are still there: see \"Metadata of NATS\" in docs/operations.md", bus.LogStream(r.name), seen)}
 		case err != nil:
 			return err
 		}

@@ -120,7 +120,7 @@ func (l *Log) Keys() *Keys { return l.keys }
 func (l *Log) Created() int64 { return l.created }
 
 // ErrGone is returned when the stream is no longer the one that was opened.
-var ErrGone = errors.New("the stream of the log was deleted or created again")
+var ErrGone = errors.New("the stream of the log was deleted or created again, or the NATS server has left it out at its start (its log says so)")
 
 // Readable is the part of a log that can be read at one time: the sequences of its first and its last message.
 type Readable struct {
