@@ -230,7 +230,7 @@ func (d *demo) report(ctx context.Context, r demoRound) error {
 	if err != nil {
 		return err
 	}
-	events, _, err := h.Tail(ctx, 1000, history.MaxCommits, client.LogOptions{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
+	events, _, err := h.Tail(ctx, 1000, history.AllCommits, client.LogOptions{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
 	if err != nil {
 		return err
 	}

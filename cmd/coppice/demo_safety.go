@@ -175,7 +175,7 @@ func (d *demo) deletionOf(ctx context.Context, key string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	events, _, err := h.Tail(ctx, 1000, history.MaxCommits, client.LogOptions{Namespace: safeIn}, func(e *client.LogEvent) bool {
+	events, _, err := h.Tail(ctx, 1000, history.AllCommits, client.LogOptions{Namespace: safeIn}, func(e *client.LogEvent) bool {
 		return e.Namespace == safeIn && e.Key() == key && (e.Type == "DeletionMarked" || e.Type == "ObjectDeleted")
 	})
 	if err != nil {

@@ -99,14 +99,18 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	w := &history.Writer{W: s.stdout, Ink: s.ink(), JSON: f.output == formatJSON, Now: s.now, Find: h.Find}
 	from := h.Last + 1
 	if f.last > 0 {
-		found, complete, err := h.Tail(ctx, f.last, history.MaxCommits, about, match)
+		commits := history.MaxCommits
+		if about.Name != "" {
+			commits = history.AllCommits
+		}
+		found, complete, err := h.Tail(ctx, f.last, commits, about, match)
 		if err != nil {
 			return err
 		}
 		if h.Pruned != nil {
 			_, _ = fmt.Fprintf(s.stderr, "earlier events cannot be read: %v\n", h.Pruned)
 		} else if !complete && len(found) < f.last {
-			_, _ = fmt.Fprintf(s.stderr, "searched only the last %d commits\n", history.MaxCommits)
+			_, _ = fmt.Fprintf(s.stderr, "searched only the last %d commits\n", commits)
 		}
 		warnings, err := s.Warnings(ctx, "", warned)
 		if err != nil {

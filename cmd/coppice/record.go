@@ -201,6 +201,10 @@ func (rec *recordRun) end(ctx context.Context, failure error) error {
 	if interrupted && rec.follow {
 		failure = nil
 	}
+	missing := errors.Is(failure, client.ErrExpired)
+	if missing {
+		failure = fmt.Errorf("%w; record what follows them into another file, with this --from", failure)
+	}
 	added, skipped := rec.r.Added()
 	switch {
 	case errors.Is(err, segment.ErrNoCommits) && failure == nil:
@@ -219,6 +223,8 @@ func (rec *recordRun) end(ctx context.Context, failure error) error {
 	switch {
 	case errors.Is(failure, segment.ErrFull):
 		return fmt.Errorf("%w; record what follows into another file, with --from=%d", failure, info.Last.Revision+1)
+	case missing:
+		return failure
 	case failure != nil:
 		return fmt.Errorf("%w; repeat the command to continue", failure)
 	case rec.to > info.Last.Revision && !interrupted:

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
@@ -44,6 +45,52 @@ func TestPrunedCommitsAreExpired(t *testing.T) {
 		}
 		if c, err := read(client.FromRevision(oldest.GetFirstRevision())); err != nil || c.Sequence != oldest.Sequence {
 			t.Errorf("the oldest revision: commit %d, %v", c.Sequence, err)
+		}
+	})
+}
+
+// A segment that is missing within the archive is named with its commits and revisions, wherever a reader begins before
+// the segments behind it.
+func TestDeletedSegmentIsNamed(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
+	a.snapshot()
+	a.segments()
+	a.cut(1)
+	segments := a.entries(testkit.Context(t), archive.Segment)
+	read := func(ctx context.Context, of ...client.LogOption) (commits []client.LogCommit, err error) {
+		log := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+		for c, err := range log.Read(ctx, of...) {
+			if err != nil {
+				return commits, err
+			}
+			commits = append(commits, c)
+		}
+		return commits, nil
+	}
+	var all []client.LogCommit
+	a.with(a.dir, nil, func(ctx context.Context) {
+		var err error
+		if all, err = read(ctx, client.FromSequence(1)); err != nil || len(all) < 9 {
+			t.Fatalf("%d commits, %v", len(all), err)
+		}
+	})
+	if err := a.store.Delete(t.Context(), segments[1]); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("commits 4 to 6 with the revisions %d to %d are neither", all[3].GetFirstRevision(), all[6].GetFirstRevision()-1)
+	a.with(a.dir, nil, func(ctx context.Context) {
+		for _, of := range []client.LogOption{
+			client.FromSequence(1), client.FromSequence(all[4].Sequence), client.FromRevision(1), client.FromRevision(all[4].GetFirstRevision()),
+		} {
+			if _, err := read(ctx, of); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%T %v: %v; want %q", of, of, err, want)
+			}
+		}
+		behind, err := read(ctx, client.FromRevision(all[6].GetFirstRevision()))
+		if err != nil || len(behind) < len(all)-6 || behind[0].Sequence != all[6].Sequence {
+			t.Errorf("behind the gap: %d commits, %v", len(behind), err)
 		}
 	})
 }

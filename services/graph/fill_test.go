@@ -119,41 +119,6 @@ func TestHolesAreFilled(t *testing.T) {
 	}
 }
 
-// Readers of a log that has lost commits for good get an error that names them, and can go on behind them.
-func TestReadersNoticeHoles(t *testing.T) {
-	t.Parallel()
-	a := newArchived(t)
-	ctx := testkit.Context(t)
-	a.creates("a", "b", "c", "d")
-	a.segments()
-	last, _, err := a.log().Last(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.holed(3, 4)
-	a.damagedLog(ctx, a.dir, prometheus.NewRegistry(), &logged{}).stop(ctx)
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: 4} }).writing(ctx)
-	read := func(from uint64) (sequences []uint64, err error) {
-		for c, err := range client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Log().Read(ctx, client.FromSequence(from)) {
-			if err != nil {
-				return sequences, err
-			}
-			sequences = append(sequences, c.Sequence)
-		}
-		return sequences, nil
-	}
-	for _, from := range []uint64{1, 2, 3, 4} {
-		got, err := read(from)
-		if !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), "commits 3 to 4, behind revision") || !strings.Contains(err.Error(), "the log goes on at sequence 5") || uint64(len(got)) != 3-min(from, 3) {
-			t.Errorf("from sequence %d: %v, %v", from, got, err)
-		}
-	}
-	if got, err := read(5); err != nil || uint64(len(got)) < last-4 || got[0] != 5 {
-		t.Errorf("behind the hole: %v, %v", got, err)
-	}
-	s.stop(ctx)
-}
-
 // Segments from which a hole of the stream is filled are not pruned, whatever the retention of the archive says.
 func TestHolesAreNotPruned(t *testing.T) {
 	t.Parallel()
@@ -204,6 +169,64 @@ func TestHoleThatIsNotArchived(t *testing.T) {
 	if !errors.As(err, &broken) || !strings.Contains(err.Error(), fmt.Sprintf("2 messages from sequence %d to %d are missing", archived, archived+1)) {
 		t.Errorf("a start: %v", err)
 	}
+}
+
+// Readers of a log that has lost commits get an error that names them and their revisions, wherever they begin, and
+// also if they select commits. They get all commits before and behind the gap.
+func TestHolesAreNamed(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	a.creates("name-a", "name-b", "name-c", "name-d", "name-e", "name-f")
+	a.segments()
+	a.holed(3, 4)
+	reader := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+	revisions := map[uint64]uint64{} // the first of each commit
+	s := a.damagedLog(ctx, a.dir, prometheus.NewRegistry(), &logged{})
+	for c, err := range reader.Read(ctx, client.FromSequence(1)) {
+		if err != nil || c.Sequence != c.GetSequence() {
+			t.Fatalf("commit %d at sequence %d: %v", c.GetSequence(), c.Sequence, err)
+		}
+		revisions[c.Sequence] = c.GetFirstRevision()
+	}
+	s.stop(ctx)
+	s = serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: 4} }).writing(ctx)
+	last, behind := uint64(len(revisions)+1), ""
+	for sequence := uint64(5); sequence < last; sequence++ {
+		behind += fmt.Sprint(sequence, " ")
+	}
+	for _, tc := range []struct {
+		of   []client.LogOption
+		want string // the sequences that are read, and whether the gap ends them
+	}{
+		{[]client.LogOption{client.FromSequence(1)}, "1 2 gap"},
+		{[]client.LogOption{client.FromSequence(1), client.ToSequence(2)}, "1 2 "},
+		{[]client.LogOption{client.FromSequence(1), client.ToSequence(3)}, "1 2 gap"},
+		{[]client.LogOption{client.FromSequence(3), client.ToSequence(3)}, "gap"},
+		{[]client.LogOption{client.FromSequence(4)}, "gap"},
+		{[]client.LogOption{client.FromSequence(5), client.ToSequence(last - 1)}, behind},
+		{[]client.LogOption{client.FromSequence(1), client.ForName("name-f")}, "gap"},
+		{[]client.LogOption{client.FromSequence(5), client.ToSequence(last - 1), client.ForName("none")}, ""},
+		{[]client.LogOption{client.FromRevision(revisions[3])}, "2 gap"},
+		{[]client.LogOption{client.FromRevision(revisions[5]), client.Limit(1)}, "5 "},
+	} {
+		got := ""
+		for c, err := range reader.Read(ctx, tc.of...) {
+			if err == nil {
+				got += fmt.Sprint(c.Sequence, " ")
+				continue
+			}
+			got += "gap"
+			want := fmt.Sprintf("commits 3 to 4 with the revisions %d to %d are neither in the log nor in the archive: what follows them begins at sequence 5, with revision %d", revisions[3], revisions[5]-1, revisions[5])
+			if !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v; want %q", tc.of, err, want)
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%v: read %q, want %q", tc.of, got, tc.want)
+		}
+	}
+	s.stop(ctx)
 }
 
 // commits describes the commits of the stream.

@@ -266,7 +266,7 @@ func (b *retained) past(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, complete, err := h.Tail(ctx, 10, history.MaxCommits, client.LogOptions{Name: deleted.Name, Namespace: deleted.Namespace}, func(e *client.LogEvent) bool {
+	found, complete, err := h.Tail(ctx, 10, history.AllCommits, client.LogOptions{Name: deleted.Name, Namespace: deleted.Namespace}, func(e *client.LogEvent) bool {
 		return e.Name == deleted.Name && e.Namespace == deleted.Namespace
 	})
 	if err != nil {

@@ -82,9 +82,8 @@ type logReading struct {
 	also    [][]byte // and all of these
 
 	next, first, last uint64
-	sequence          uint64 // of the last commit that was not skipped,
-	revision          uint64 // and its first revision
-	start             uint64 // the position from which on all commits are sent
+	sequence          uint64 // of the last commit that was not skipped, zero if it is not known
+	position          uint64 // of this commit
 	from              uint64 // where the batch that is sent next begins
 	bytes             uint64 // of entries, as they are sent
 	count             uint32
@@ -117,25 +116,6 @@ func (r *logReading) prepare() *lifecycle.Error {
 // errEnough ends a read that has reached a limit of the request.
 var errEnough = errors.New("enough")
 
-// oldest returns the oldest revision that can be read, 0 if none can.
-func (r *logReading) oldest(ctx context.Context) (revision uint64, err error) {
-	_, err = r.s.r.Log.Read(ctx, r.first, logChunk, maxStreamed, func(m eventlog.Message) error {
-		h, foreign := r.s.r.Log.Keys().Check(m)
-		if foreign == "" {
-			foreign, err = r.s.r.Log.Skips(ctx, m, &h)
-		}
-		if foreign != "" || err != nil {
-			return err
-		}
-		revision = h.FirstRevision
-		return errEnough
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return revision, err
-}
-
 func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	r.out = out
 	readable, err := r.s.r.Log.Readable(ctx)
@@ -161,19 +141,11 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 				Message: fmt.Sprintf("sequence %d is in the archive, which cannot be read now: %v", r.next, err),
 			}
 		}
-		oldest, err := r.oldest(ctx)
-		if err != nil {
-			return err
-		}
-		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at sequence %d, with revision %d", r.next, r.first, oldest)}
+		return r.expired(ctx, &readable, 0)
 	}
 	if r.GetFromSequence() == 0 && r.GetFromRevision() != 0 && r.next <= r.first && readable.Unavailable == nil {
-		oldest, err := r.oldest(ctx)
-		if err != nil {
+		if err := r.expired(ctx, &readable, r.GetFromRevision()); err != nil {
 			return err
-		}
-		if oldest > r.GetFromRevision() {
-			return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("revision %d is neither in the log nor in the archive any more: the oldest that can be read is %d", r.GetFromRevision(), oldest)}
 		}
 	}
 	if !r.GetFollow() && (r.ToSequence == 0 || r.ToSequence > r.last) {
@@ -182,7 +154,6 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	if err := r.flush(false); err != nil { // the client learns that it is served
 		return err
 	}
-	r.start = r.next
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -285,6 +256,11 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 
 func (r *logReading) visit(ctx context.Context, m eventlog.Message) error {
 	if r.ToSequence != 0 && m.Sequence > r.ToSequence {
+		if r.next <= r.ToSequence { // the log may have lost the rest of the range
+			if _, err := r.skips(ctx, m); err != nil {
+				return err
+			}
+		}
 		r.next = r.ToSequence + 1 // the client has all of its range, also if that ends between two messages
 		return errEnough
 	}
@@ -342,7 +318,8 @@ func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev
 	return e, nil
 }
 
-// skips returns why graph services skip a message, "" if they do not.
+// skips returns why graph services skip a message, "" if they do not. The error is that of gap if commits are
+// missing before it.
 func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string, err error) {
 	h, foreign := r.s.r.Log.Keys().Check(m)
 	if foreign != "" {
@@ -354,39 +331,11 @@ func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string,
 	if h.Sequence <= r.sequence {
 		return fmt.Sprintf("it is commit %d of the realm, of which commit %d is there already", h.Sequence, r.sequence), nil
 	}
-	if r.sequence > 0 && h.Sequence > r.sequence+1 && m.Sequence > r.start {
-		return "", r.lacks(m.Sequence, &h)
+	if m.Sequence > r.next && h.Sequence > r.sequence+1 && (r.sequence > 0 || r.first <= 1) {
+		return "", r.gap(ctx, m.Sequence, &h)
 	}
-	r.sequence, r.revision = h.Sequence, h.FirstRevision
+	r.sequence, r.position = h.Sequence, m.Sequence
 	return "", nil
-}
-
-// lacks returns the error for commits that are missing before one at a position.
-func (r *logReading) lacks(position uint64, next *eventlog.Header) *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf(
-		"commits %d to %d, behind revision %d and before revision %d, are neither in the log nor in the archive; the log goes on at sequence %d",
-		r.sequence+1, next.Sequence-1, r.revision, next.FirstRevision, position)}
-}
-
-// lookBack is the number of messages before the first one that begin looks at.
-const lookBack = 64
-
-// begin finds the last commit before the messages that are read: those that are older are skipped.
-func (r *logReading) begin(ctx context.Context) error {
-	if r.next <= max(r.first, 1) {
-		return nil
-	}
-	_, err := r.s.r.Log.Read(ctx, max(r.first, 1, r.next-min(r.next, lookBack)), lookBack, maxStreamed, func(m eventlog.Message) error {
-		if m.Sequence >= r.next {
-			return errEnough
-		}
-		_, err := r.skips(ctx, m)
-		return err
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return err
 }
 
 // matches reports whether a commit mentions what the request selects. Commits have uids and

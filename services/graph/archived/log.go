@@ -143,10 +143,10 @@ func (l *Log) Readable(ctx context.Context) (e eventlog.Readable, err error) {
 		return e, err
 	}
 	listing, cancel := context.WithTimeout(ctx, beginsTime)
-	archived, err := l.begins(listing, e.First)
+	archived, older, err := l.begins(listing, e.First)
 	cancel()
 	if e.Unavailable = err; err == nil {
-		e.First = archived
+		e.First, e.OlderSequence, e.OlderRevision = archived, older.Sequence, older.Revision
 	}
 	return e, ctx.Err()
 }
@@ -172,43 +172,44 @@ func unavailable(err error) error {
 
 // begins returns the first position from which on all commits can be read, if the stream begins at
 // first. If segments reach the stream without a gap, it is the position of their first commit;
-// otherwise it is first.
-func (l *Log) begins(ctx context.Context, first uint64) (position uint64, err error) {
+// otherwise it is first. older is the last commit of the archive before the gap that precedes this position,
+// zero if there is none.
+func (l *Log) begins(ctx context.Context, first uint64) (position uint64, older segment.Point, err error) {
 	err = l.relisting(ctx, func() error {
-		position, err = l.beginsListed(ctx, first)
+		position, older, err = l.beginsListed(ctx, first)
 		return err
 	})
-	return position, err
+	return position, older, err
 }
 
 // beginsListed is begins with the segments that are listed.
-func (l *Log) beginsListed(ctx context.Context, first uint64) (uint64, error) {
+func (l *Log) beginsListed(ctx context.Context, first uint64) (begins uint64, older segment.Point, err error) {
 	next, err := l.firstSequence(ctx, first)
 	if err == nil && next == 0 && l.MaxLag() > 0 {
 		err = fmt.Errorf("log of realm %s: the NATS server that leads the stream has no commit from sequence %d on", l.Realm(), first)
 	}
 	if err != nil {
-		return first, err
+		return first, older, err
 	}
 	segments, err := l.list(ctx, false)
 	if err != nil {
-		return first, err
+		return first, older, err
 	}
 	if next == 0 { // the stream has lost all its messages
 		if next, err = l.after(ctx, segments, first); err != nil || next == 0 {
-			return first, err
+			return first, older, err
 		}
 	}
-	begins, ok, err := l.run(ctx, segments, next)
-	if err == nil && !ok && l.listedBefore(first) {
+	begins, older, err = l.run(ctx, segments, next)
+	if err == nil && begins == 0 && l.listedBefore(first) {
 		if segments, err = l.list(ctx, true); err == nil {
-			begins, ok, err = l.run(ctx, segments, next)
+			begins, older, err = l.run(ctx, segments, next)
 		}
 	}
-	if err != nil || !ok {
-		return first, err
+	if err != nil || begins == 0 {
+		return first, older, err
 	}
-	return min(first, begins), nil
+	return min(first, begins), older, nil
 }
 
 // listedBefore reports whether the segments were listed before the stream was found to begin at a
@@ -233,26 +234,41 @@ func (l *Log) after(ctx context.Context, segments []archive.Item, position uint6
 }
 
 // run returns the position of the first commit of the last run of segments without a gap that begins before
-// the commit next. ok is false if commits are missing between the run and next, or if there is no run.
-func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (begins uint64, ok bool, err error) {
-	run, end := 0, uint64(0) // without a gap
-	for i, s := range segments {
-		if s.First >= next {
-			break
+// the commit next. It is zero if commits are missing between the run and next, or if there is no run. older is
+// the last commit of the segments before the last gap, zero if there is none.
+func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (begins uint64, older segment.Point, err error) {
+	run, end, count := 0, uint64(0), 0 // without a gap
+	for ; count < len(segments) && segments[count].First < next; count++ {
+		if segments[count].First > end+1 {
+			run = count
 		}
-		if s.First > end+1 {
-			run = i
-		}
-		end = s.Last
+		end = segments[count].Last
 	}
-	if end == 0 || end+1 < next {
-		return 0, false, nil
+	if end+1 < next {
+		run = count
+	}
+	if older, err = l.lastBefore(ctx, segments[:run]); err != nil || run == count {
+		return 0, older, err
 	}
 	r, err := l.reader(ctx, segments[run])
 	if err != nil {
-		return 0, false, err
+		return 0, older, err
 	}
-	return r.Info().First.Position, true, nil
+	return r.Info().First.Position, older, nil
+}
+
+// lastBefore returns the last commit of the segments that can be read: those that are damaged are part of the gap.
+func (l *Log) lastBefore(ctx context.Context, segments []archive.Item) (last segment.Point, err error) {
+	for _, s := range slices.Backward(segments) {
+		r, err := l.reader(ctx, s)
+		switch {
+		case err == nil:
+			return r.Info().Last, nil
+		case errors.As(err, new(*UnavailableError)), errors.Is(err, archive.ErrNotFound):
+			return last, err
+		}
+	}
+	return last, nil
 }
 
 // firstSequence returns the number of the first commit of the stream, whose first message is at a

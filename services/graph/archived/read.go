@@ -73,7 +73,7 @@ func (l *Log) read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 // covers returns an error that wraps eventlog.ErrCut unless the archive has all commits from a position on that precede
 // the stream, whose first message is at first.
 func (l *Log) covers(ctx context.Context, from, first uint64) error {
-	begins, err := l.begins(ctx, first)
+	begins, _, err := l.begins(ctx, first)
 	if err == nil && from < begins {
 		err = fmt.Errorf("log of realm %s: sequence %d: %w: the archive begins at sequence %d", l.Realm(), from, eventlog.ErrCut, begins)
 	}
@@ -199,7 +199,7 @@ func (l *Log) seek(ctx context.Context, position uint64, err error, w wanted) (u
 	}
 	_, begins, err := l.Log.Last(ctx)
 	if err == nil {
-		_, err = l.begins(ctx, begins) // lists the segments again if they may end too early
+		_, _, err = l.begins(ctx, begins) // lists the segments again if they may end too early
 	}
 	if err != nil {
 		return 0, err

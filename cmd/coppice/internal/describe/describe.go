@@ -253,11 +253,17 @@ func (d *description) events(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 {
-		d.Field("Events", fmt.Sprintf("none in the last %d commits", history.RecentCommits))
+		none := fmt.Sprintf("none in the last %d commits", history.RecentCommits)
+		if h.Pruned != nil {
+			none = fmt.Sprintf("none that can be read: %v", h.Pruned)
+		}
+		d.Field("Events", none)
 		return nil
 	}
 	_, _ = fmt.Fprintln(d.Describer.W, "Events:")
-	if !complete {
+	if h.Pruned != nil {
+		_, _ = fmt.Fprintln(d.Describer.W, "  earlier ones cannot be read:", h.Pruned)
+	} else if !complete {
 		_, _ = fmt.Fprintln(d.Describer.W, "  earlier ones: coppice events", printing.Key(d.kind, d.o.GetMetadata().GetName()))
 	}
 	w := &history.Writer{W: d.Describer.W, Ink: d.Ink, Now: d.Reader.Now, Find: h.Find}

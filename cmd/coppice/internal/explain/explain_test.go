@@ -235,7 +235,7 @@ func TestRemoved(t *testing.T) {
 		t.Errorf("explanation %+v", e)
 	}
 	_, _, err := find(t, r, "cm", "nope")
-	if !errors.Is(err, client.ErrNotFound) || !strings.HasSuffix(err.Error(), "and the last 100000 commits of the log do not mention it") {
+	if !errors.Is(err, client.ErrNotFound) || !strings.HasSuffix(err.Error(), "and the log does not say that it was removed") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -22,17 +22,17 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 		return fmt.Errorf("%w; cannot read from the log whether it existed: %w", missing, err)
 	}
 	defer e.skippedIn(h)
-	found, _, err := h.Tail(ctx, 1, history.MaxCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
+	found, _, err := h.Tail(ctx, 1, history.AllCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
 		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace
 	})
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 && h.Pruned != nil {
-		return fmt.Errorf("%w, and what can be read of the log does not mention it; earlier commits were pruned: %v", missing, h.Pruned) //nolint:errorlint // missing alone decides the exit code
+		return fmt.Errorf("%w, and what can be read of the log does not say that it was removed: %v", missing, h.Pruned) //nolint:errorlint // the object is missing, and not only a part of the log
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%w, and the last %d commits of the log do not mention it", missing, history.MaxCommits)
+		return fmt.Errorf("%w, and the log does not say that it was removed", missing)
 	}
 	last := found[0]
 	e.UID, e.State, e.Since = last.UID, Removed, &last.Time
@@ -136,7 +136,7 @@ func (e *explainer) causes(ctx context.Context, h *history.History, last client.
 		}
 		ev, err = h.Find(ctx, cause)
 	}
-	if errors.As(err, new(*history.PrunedError)) { // the last reason says so
+	if errors.As(err, new(*history.MissingError)) { // the last reason says so
 		return nil
 	}
 	return err

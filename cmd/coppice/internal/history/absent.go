@@ -20,7 +20,7 @@ const (
 
 // Absent says for an event that happened because no object matched the owner references of its object which owners
 // these were, why none of them counted, and which command gave the object these references. It returns "" if the event
-// has another reason, or if the last MaxCommits commits do not have that command. Times are relative to now.
+// has another reason, or if the log does not have that command. Times are relative to now.
 func (h *History) Absent(ctx context.Context, e client.LogEvent, now time.Time) (string, error) {
 	if e.Reason != coppicev1.Reason_REASON_OWNER_ABSENT || e.Cause != 0 {
 		return "", nil
@@ -51,7 +51,7 @@ func (h *History) Absent(ctx context.Context, e client.LogEvent, now time.Time) 
 // named returns the owner references that the object of an event had then, and the event that gave it these, nil if
 // the log does not have it.
 func (h *History) named(ctx context.Context, of client.LogEvent) (refs []*client.OwnerReference, by *client.LogEvent, err error) {
-	found, _, err := h.Tail(ctx, maxVersions, MaxCommits, client.LogOptions{UIDs: []string{of.UID}}, func(e *client.LogEvent) bool {
+	found, _, err := h.Tail(ctx, maxVersions, AllCommits, client.LogOptions{UIDs: []string{of.UID}}, func(e *client.LogEvent) bool {
 		return e.UID == of.UID && e.Revision < of.Revision && (e.Type == created || e.Type == "ObjectUpdated" || e.Type == "OwnerReferencesRemoved")
 	})
 	same := func(a, b *client.OwnerReference) bool {
@@ -82,7 +82,7 @@ func (h *History) named(ctx context.Context, of client.LogEvent) (refs []*client
 func (h *History) absent(ctx context.Context, e client.LogEvent, r *client.OwnerReference) (string, error) {
 	resource := h.Resources(r.GetApiVersion(), r.GetKind())
 	key := resource + "/" + r.GetName()
-	found, complete, err := h.Tail(ctx, 1, MaxCommits, client.LogOptions{UIDs: []string{r.GetUid()}}, func(o *client.LogEvent) bool {
+	found, complete, err := h.Tail(ctx, 1, AllCommits, client.LogOptions{UIDs: []string{r.GetUid()}}, func(o *client.LogEvent) bool {
 		return o.UID == r.GetUid() && o.Name != ""
 	})
 	switch {

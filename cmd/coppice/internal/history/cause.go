@@ -12,25 +12,25 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Finder returns the event with a revision, nil if there is none.
+// Finder returns the event with a revision, nil if there is none. The error is a MissingError if it cannot be read.
 type Finder func(ctx context.Context, revision uint64) (*client.LogEvent, error)
 
 // MaxCauses is how far the causes of an event are followed.
 const MaxCauses = 64
 
 // Because returns the causes of an event, each as a phrase, from the nearest one to
-// the command of a client, or to a revision that was pruned.
+// the command of a client, or to a revision that cannot be read.
 func Because(ctx context.Context, e client.LogEvent, find Finder) (phrases []string, err error) {
-	var pruned *PrunedError
+	var missing *MissingError
 	phrases, err = because(ctx, e, func(ctx context.Context, revision uint64) (*client.LogEvent, error) {
 		found, err := find(ctx, revision)
-		if errors.As(err, &pruned) {
+		if errors.As(err, &missing) {
 			return nil, nil
 		}
 		return found, err
 	})
-	if err == nil && pruned != nil {
-		phrases = append(slices.DeleteFunc(phrases, func(p string) bool { return p == "" }), fmt.Sprintf("revision %d, which caused that, was pruned", pruned.Revision))
+	if err == nil && missing != nil {
+		phrases = append(slices.DeleteFunc(phrases, func(p string) bool { return p == "" }), fmt.Sprintf("revision %d, which caused that, cannot be read", missing.Revision))
 	}
 	return phrases, err
 }
@@ -115,6 +115,9 @@ func phrase(e, cause *client.LogEvent) string {
 	if cause == nil || e.Reason == coppicev1.Reason_REASON_CYCLE {
 		switch e.Reason {
 		case coppicev1.Reason_REASON_OWNER_ABSENT:
+			if e.Cause != 0 {
+				return "its owner was gone"
+			}
 			return "no object matches its owner references"
 		case coppicev1.Reason_REASON_OWNER_WAITING:
 			return "its owner was deleting in the foreground"

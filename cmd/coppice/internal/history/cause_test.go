@@ -85,6 +85,9 @@ func find(log map[uint64]client.LogEvent) Finder {
 		if e, ok := log[revision]; ok {
 			return &e, nil
 		}
+		if revision > 0 {
+			return nil, &MissingError{revision}
+		}
 		return nil, nil
 	}
 }
@@ -106,7 +109,7 @@ func TestBecause(t *testing.T) {
 		21: "ana deleted pods/root",
 		22: "pods/child was gone, ana deleted pods/root",
 		23: "no object matches its owner references",
-		24: "no object matches its owner references",
+		24: "its owner was gone, revision 1, which caused that, cannot be read",
 		26: "its initialization failed",
 		27: "its initialization failed",
 		28: "pods/failed was gone, its initialization failed",
@@ -129,26 +132,25 @@ func TestBecause(t *testing.T) {
 	}
 }
 
-// Where the causes of an event were pruned, the last reason says so.
-func TestBecauseOfPruned(t *testing.T) {
+// Where the causes of an event cannot be read, the last reason says so.
+func TestBecauseOfMissing(t *testing.T) {
 	t.Parallel()
 	log := testLog()
-	gone := errors.New("neither in the log nor in the archive")
-	pruned := func(ctx context.Context, revision uint64) (*client.LogEvent, error) {
+	missing := func(ctx context.Context, revision uint64) (*client.LogEvent, error) {
 		if revision > 0 && revision <= 10 || revision == 20 {
-			return nil, &PrunedError{revision, gone}
+			return nil, &MissingError{revision}
 		}
 		return find(log)(ctx, revision)
 	}
 	for revision, want := range map[uint64]string{
 		10: "ana deleted it",
-		11: "its owner was deleting in the foreground, revision 10, which caused that, was pruned",
-		12: "pods/b was deleting in the foreground, its owner was deleting in the foreground, revision 10, which caused that, was pruned",
-		15: "nothing blocked it any more, revision 10, which caused that, was pruned",
-		22: "pods/child was gone, no object matches its owner references, revision 20, which caused that, was pruned",
+		11: "its owner was deleting in the foreground, revision 10, which caused that, cannot be read",
+		12: "pods/b was deleting in the foreground, its owner was deleting in the foreground, revision 10, which caused that, cannot be read",
+		15: "nothing blocked it any more, revision 10, which caused that, cannot be read",
+		22: "pods/child was gone, its owner was gone, revision 20, which caused that, cannot be read",
 		23: "no object matches its owner references",
 	} {
-		got, err := Because(t.Context(), log[revision], pruned)
+		got, err := Because(t.Context(), log[revision], missing)
 		if said := strings.Join(got, ", "); err != nil || said != want {
 			t.Errorf("revision %d: because %s, %v\nwant %s", revision, said, err, want)
 		}

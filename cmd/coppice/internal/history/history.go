@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -30,7 +31,7 @@ type History struct {
 	// at most MaxSkipped.
 	Skipped []uint64
 	// Pruned is set when Tail has reached commits that are neither in the log nor in the archive
-	// any more. It names the oldest revision that can be read.
+	// any more. It names their revisions.
 	Pruned error
 }
 
@@ -61,6 +62,8 @@ const (
 const (
 	RecentCommits = 5_000   // for events that are optional
 	MaxCommits    = 100_000 // for events that the command is for
+	// AllCommits is for all events that the log has of an object: the server selects the commits that mention it.
+	AllCommits = math.MaxInt
 )
 
 // Open returns the history of a log. resources translates kinds to resources.
@@ -92,18 +95,13 @@ func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	return p
 }
 
-// PrunedError says that neither the log nor the archive has a revision any more.
-type PrunedError struct {
-	Revision uint64
-	Err      error
-}
+// MissingError says that the event with a revision cannot be read: it was pruned or lost, or a recording does not have it.
+type MissingError struct{ Revision uint64 }
 
-func (e *PrunedError) Error() string { return e.Err.Error() }
+func (e *MissingError) Error() string { return fmt.Sprintf("revision %d cannot be read", e.Revision) }
 
-func (e *PrunedError) Unwrap() error { return e.Err }
-
-// Find returns the event with a revision, nil if there is none. The error is a PrunedError if neither the log nor the
-// archive has its commit any more.
+// Find returns the event with a revision, nil for revision 0. If neither the log nor the archive has it, the
+// error is a MissingError.
 func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, error) {
 	if revision == 0 {
 		return nil, nil
@@ -116,15 +114,18 @@ func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, 
 	var p *Page
 	for c, err := range h.Log.Read(ctx, client.FromRevision(revision), client.Limit(1)) {
 		if errors.Is(err, client.ErrExpired) {
-			return nil, &PrunedError{revision, err}
+			return nil, &MissingError{revision}
 		}
 		if err != nil {
 			return nil, err
 		}
 		p = h.Keep(c.Sequence, c.Commit)
 	}
-	if p == nil {
-		return nil, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if p == nil || p.event(revision) == nil {
+		return nil, &MissingError{revision}
 	}
 	if h.recent = append(h.recent, p); len(h.recent) > recentPages {
 		h.recent = slices.Delete(h.recent, 0, 1)

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// Messages of the log may be missing, and those that are no commits are in no archive. So a reader compares
+// each commit behind missing messages with the commit before them.
+
+// lookBack is the number of messages before the first one that begin looks at first.
+const lookBack = 64
+
+// begin finds the last commit before the messages that are read: those that are older are skipped, and those
+// that are missing behind it are a gap.
+func (r *logReading) begin(ctx context.Context) error {
+	first := max(r.first, 1)
+	if r.next > r.last+1 {
+		return nil // nothing is known of what will precede it
+	}
+	for back := uint64(lookBack); r.sequence == 0; back *= 2 {
+		from := max(first, r.next-min(r.next, back))
+		if err := r.lookAt(ctx, from); err != nil || from == first {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAt looks at the messages from a position on that precede those to be read.
+func (r *logReading) lookAt(ctx context.Context, from uint64) error {
+	for from < r.next {
+		before := from
+		_, err := r.s.r.Log.Read(ctx, from, lookBack, maxStreamed, func(m eventlog.Message) error {
+			if from = m.Sequence + 1; from > r.next {
+				return errEnough
+			}
+			_, err := r.skips(ctx, m)
+			return err
+		})
+		if errors.Is(err, errEnough) || err == nil && from == before { // the others cannot be read
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expired returns the error for a revision that precedes what can be read, or for r.next if it is zero. The error names
+// what is missing, and what can be read. It is nil if the revision can be read.
+func (r *logReading) expired(ctx context.Context, readable *eventlog.Readable, revision uint64) error {
+	_, err := r.s.r.Log.Read(ctx, r.first, logChunk, maxStreamed, func(m eventlog.Message) error {
+		h, foreign := r.s.r.Log.Keys().Check(m)
+		if foreign == "" {
+			var err error
+			if foreign, err = r.s.r.Log.Skips(ctx, m, &h); err != nil {
+				return err
+			}
+		}
+		switch {
+		case foreign != "":
+			return nil
+		case h.FirstRevision <= revision:
+			return errEnough
+		}
+		return missing(readable.OlderSequence+1, readable.OlderRevision+1, m.Sequence, &h)
+	})
+	switch {
+	case errors.Is(err, errEnough):
+		return nil
+	case err == nil && revision == 0: // a long run of messages that are no commits
+		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at sequence %d", r.next, r.first)}
+	}
+	return err
+}
+
+// gap returns the error for the commits that are missing between the last one and one at a position.
+func (r *logReading) gap(ctx context.Context, position uint64, h *eventlog.Header) error {
+	revision := uint64(1) // the first one that is missing
+	if r.sequence > 0 {
+		_, err := r.s.r.Log.Read(ctx, r.position, 1, maxStreamed, func(m eventlog.Message) error {
+			commit, err := m.Open(new([]byte))
+			if err != nil {
+				return err
+			}
+			last, err := commitcodec.ReadHeader(commit)
+			if err != nil {
+				return err
+			}
+			events, err := commitcodec.CountEvents(commit)
+			revision = last.FirstRevision + events
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return missing(r.sequence+1, revision, position, h)
+}
+
+// missing returns the error for commits that cannot be read, from one with a sequence and a first revision on up to one
+// at a position.
+func missing(sequence, revision, position uint64, next *eventlog.Header) *lifecycle.Error {
+	revisions := fmt.Sprintf("the revisions %d to %d", revision, next.FirstRevision-1)
+	if next.FirstRevision <= revision {
+		revisions = "no revisions"
+	}
+	return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf(
+		"commits %d to %d with %s are neither in the log nor in the archive: what follows them begins at sequence %d, with revision %d",
+		sequence, next.Sequence-1, revisions, position, next.FirstRevision)}
+}
