@@ -247,25 +247,29 @@ func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (be
 	if end+1 < next {
 		run = count
 	}
-	if older, err = l.lastBefore(ctx, segments[:run]); err != nil || run == count {
-		return 0, older, err
+	if run < count {
+		r, err := l.reader(ctx, segments[run])
+		if err != nil {
+			return 0, older, err
+		}
+		begins = r.Info().First.Position
 	}
-	r, err := l.reader(ctx, segments[run])
-	if err != nil {
-		return 0, older, err
-	}
-	return r.Info().First.Position, older, nil
+	older, err = l.lastBefore(ctx, segments[:run])
+	return begins, older, err
 }
 
-// lastBefore returns the last commit of the segments that can be read: those that are damaged are part of the gap.
+// lastBefore returns the last commit of the segments that can be read: nothing else depends on the others. The error is
+// that a segment is gone.
 func (l *Log) lastBefore(ctx context.Context, segments []archive.Item) (last segment.Point, err error) {
 	for _, s := range slices.Backward(segments) {
 		r, err := l.reader(ctx, s)
 		switch {
 		case err == nil:
 			return r.Info().Last, nil
-		case errors.As(err, new(*UnavailableError)), errors.Is(err, archive.ErrNotFound):
+		case errors.Is(err, archive.ErrNotFound):
 			return last, err
+		case ctx.Err() != nil:
+			return last, nil
 		}
 	}
 	return last, nil
