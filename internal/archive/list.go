@@ -46,29 +46,60 @@ func Snapshots(ctx context.Context, store Store, realm [16]byte) (snapshots []It
 	return snapshots, verified, nil
 }
 
-// NewestVerified returns the last snapshot of a realm that was verified, with the record. Snapshots whose
-// record is damaged are left out. ok is false if there is none.
-func NewestVerified(ctx context.Context, store Store, realm [16]byte) (snapshot Item, v Verification, ok bool, err error) {
-	return VerifiedBefore(ctx, store, realm, ^uint64(0))
+// Fallback decides whether the next one of several entries is tried when one cannot be read. Its zero value is
+// ready.
+type Fallback struct{ failed error }
+
+// From returns nil if the next entry is to be tried after an error at one: if that is unusable, or if the store fails
+// for it alone. If the store has failed before, From returns both errors.
+func (f *Fallback) From(ctx context.Context, err error, unusable bool) error {
+	if unusable {
+		return nil
+	}
+	if f.failed != nil || ctx.Err() != nil {
+		return errors.Join(f.failed, err)
+	}
+	f.failed = err
+	return nil
 }
 
-// VerifiedBefore is NewestVerified of the snapshots of commits before one.
-func VerifiedBefore(ctx context.Context, store Store, realm [16]byte, sequence uint64) (snapshot Item, v Verification, ok bool, err error) {
+// Err returns the error of the store after which the next entry was tried; nil for none. It is the reason if none could
+// be read.
+func (f *Fallback) Err() error { return f.failed }
+
+// NewestVerified returns the last snapshot of a realm that was verified, with the record. Snapshots whose
+// record is damaged, or the only one that the store cannot read, are left out. ok is false if there is none.
+func NewestVerified(ctx context.Context, store Store, realm [16]byte) (snapshot Item, v Verification, ok bool, err error) {
+	return VerifiedBefore(ctx, store, realm, ^uint64(0), func(string, error) {})
+}
+
+// VerifiedBefore is NewestVerified of the snapshots of commits before one. skipped is called with the name of each record
+// that is left out, and why.
+func VerifiedBefore(
+	ctx context.Context, store Store, realm [16]byte, sequence uint64, skipped func(name string, err error),
+) (snapshot Item, v Verification, ok bool, err error) {
 	snapshots, verified, err := Snapshots(ctx, store, realm)
 	if err != nil {
 		return snapshot, v, false, err
 	}
+	var fallback Fallback
 	for _, s := range slices.Backward(snapshots) {
 		if !verified[s.Last] || s.Last >= sequence {
 			continue
 		}
 		v, err := ReadVerification(ctx, store, realm, s.Last)
-		if IsDamaged(err) || errors.Is(err, ErrNotFound) { // or deleted meanwhile
-			continue
+		if err == nil {
+			return s, v, true, nil
 		}
-		return s, v, err == nil, err
+		if errors.Is(err, ErrNotFound) {
+			continue // deleted meanwhile
+		}
+		if err := fallback.From(ctx, err, IsDamaged(err)); err != nil {
+			return snapshot, Verification{}, false, err
+		}
+		skipped(VerifiedName(realm, s.Last).String(), err)
 	}
-	return snapshot, v, false, nil
+	return snapshot, v, false, fallback.Err()
 }
 
 func items(ctx context.Context, store Store, realm [16]byte, kind Kind) (list []Item, err error) {

@@ -69,16 +69,7 @@ func TestArchiverFindsDamage(t *testing.T) {
 	testkit.WaitFor(t, ctx, "failures", func() bool {
 		return counted(t, registry, "coppice_graph_archive_failures_total") >= 2
 	})
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	testkit.WaitFor(t, ctx, "a warning that names a segment", func() bool {
-		warnings, err := operator.Warnings(ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
-			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, "/segment/")
-		})
-	})
+	a.warned(ctx, "/segment/")
 	create(ctx, t, application(t, a.n), "four")
 	damaged := a.entries(ctx, archive.Segment)
 	if len(damaged) == 0 {
@@ -100,44 +91,106 @@ func TestArchiverFindsDamage(t *testing.T) {
 	s.stop(ctx)
 }
 
-// If the newest verified snapshot is damaged, the next one is verified with the one before it.
-func TestArchiverPassesDamagedSnapshot(t *testing.T) {
+// If the newest verified snapshot or its record cannot be used, the next one is verified with the one before it.
+// Operators are warned of the entry.
+func TestArchiverPassesUnusableSnapshot(t *testing.T) {
+	t.Parallel()
+	unread := func(a *archived, name string) archive.Store {
+		return &withholding{Store: a.store, names: []string{name}}
+	}
+	damaged := func(a *archived, name string) archive.Store {
+		a.damage(name)
+		return a.store
+	}
+	for what, c := range map[string]struct {
+		of    func(realm [16]byte, sequence uint64) archive.Name
+		spoil func(a *archived, name string) archive.Store
+	}{
+		"a damaged snapshot":   {archive.SnapshotName, damaged},
+		"an unreadable one":    {archive.SnapshotName, unread},
+		"a damaged record":     {archive.VerifiedName, damaged},
+		"an unreadable record": {archive.VerifiedName, unread},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			a := newArchived(t)
+			ctx := testkit.Context(t)
+			s := a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &logged{})
+			create(ctx, t, application(t, a.n), "first")
+			id, revision := a.at(ctx)
+			older, _ := a.verified(ctx, id, revision-1, "one")
+			a.verified(ctx, id, older.Revision, "two")
+			s.stop(ctx)
+			_, newest, ok, err := archive.NewestVerified(ctx, a.store, id)
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			name := c.of(id, newest.Sequence).String()
+			a.store = c.spoil(a, name)
+			registry := prometheus.NewRegistry()
+			s = a.archiving(ctx, a.dir, a.store, registry, &logged{})
+			a.verified(ctx, id, newest.Revision, "three")
+			a.warned(ctx, name, "delete it")
+			if counted(t, registry, "coppice_graph_archive_failures_total") == 0 {
+				t.Error("nothing was counted")
+			}
+			s.stop(ctx)
+			// The next snapshot, of which nothing is pruned; later ones are verified with it.
+			var next archive.Verification
+			for _, record := range a.entries(ctx, archive.Verified) {
+				n, _ := archive.ParseName(record)
+				if n.Last <= newest.Sequence || next.Sequence > 0 && n.Last > next.Sequence {
+					continue
+				}
+				if next, err = archive.ReadVerification(ctx, a.store, id, n.Last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if next.From >= newest.Sequence {
+				t.Errorf("the snapshot was verified with the one that cannot be used: %+v", next)
+			}
+		})
+	}
+}
+
+// warned waits for a warning about the archive that has all parts.
+func (a *archived) warned(ctx context.Context, parts ...string) {
+	a.t.Helper()
+	operator := client.New(testkit.Conn(a.t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	testkit.WaitFor(a.t, ctx, fmt.Sprintf("a warning that has %q", parts), func() bool {
+		warnings, err := operator.Warnings(ctx, "")
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
+			return w.Reason == lifecycle.WarnUnarchived && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(w.Message, part) })
+		})
+	})
+}
+
+// The log is archived further behind a segment that cannot be read, of which operators are warned. When it is
+// deleted, it is archived again, and the next snapshot is verified.
+func TestArchiverPassesUnusableSegment(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	ctx := testkit.Context(t)
-	var out logged
-	s := a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &out)
-	create(ctx, t, application(t, a.n), "first")
+	a.creates("one", "two", "three")
+	a.segments()
+	segments := a.entries(ctx, archive.Segment)
+	newest := segments[len(segments)-1]
+	a.replace(newest, []byte("cut short"))
+	s := a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &logged{})
+	create(ctx, t, application(t, a.n), "four")
 	id, revision := a.at(ctx)
-	a.verified(ctx, id, revision-1, "one")
+	a.warned(ctx, newest, "delete it, and copy it from another archive")
+	a.segmented(ctx, id)
+	if err := a.store.Delete(ctx, newest); err != nil {
+		t.Fatal(err)
+	}
 	s.stop(ctx)
-	_, newest, ok, err := archive.NewestVerified(ctx, a.store, id)
-	if err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	name := archive.SnapshotName(id, newest.Sequence).String()
-	a.damage(name)
-	s = a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &out)
-	a.verified(ctx, id, newest.Revision, "two")
+	s = a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &logged{}) // at once, and not ten minutes after the failure
+	a.verified(ctx, id, revision-1, "five")
 	s.stop(ctx)
-	// The next snapshot, of which nothing is pruned; later ones are verified with it.
-	var next archive.Verification
-	for _, record := range a.entries(ctx, archive.Verified) {
-		n, _ := archive.ParseName(record)
-		v, err := archive.ReadVerification(ctx, a.store, id, n.Last)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v.Sequence > newest.Sequence && (next.Sequence == 0 || v.Sequence < next.Sequence) {
-			next = v
-		}
-	}
-	if next.From >= newest.Sequence {
-		t.Errorf("the snapshot was verified with the damaged one: %+v", next)
-	}
-	if said := out.String(); !strings.Contains(said, "cannot be used; the one before it is") || !strings.Contains(said, name) {
-		t.Errorf("the log does not name the damaged snapshot %s", name)
-	}
 }
 
 // A segment that was deleted is archived again, also while nothing of the log is to be cut.

@@ -137,6 +137,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 		return
 	}
 	var tooLarge time.Time
+	unusable := map[string]time.Time{} // when an entry was reported, by name
 	var done archiver.Progress
 	archiver.New(archiver.Config{
 		Realm: r.name, Store: r.archive, Log: r.events, State: r.state, Dir: dir,
@@ -147,6 +148,17 @@ func (r *realm) runArchiver(ctx context.Context) {
 		Verifying: r.archivers.verifying, Busy: r.archivers.busy, Free: func(dir string) (uint64, error) {
 			usage, err := r.c.Disk(dir)
 			return usage.AvailBytes, err
+		},
+		Unusable: func(name string, err error) {
+			if time.Since(unusable[name]) < warnAgain {
+				return
+			}
+			unusable[name] = time.Now()
+			r.metrics.all.archiveFailures.WithLabelValues(r.name).Inc()
+			r.log.Warn("an entry of the archive cannot be used, and is passed over", "entry", name, "error", err)
+			if id := realmID(r.state.Checkpoint()); id != [16]byte{} {
+				r.warner.Unarchived(uid.FromUUID(id), fmt.Sprintf("the entry %s of the archive cannot be used, and is passed over: %v", name, err))
+			}
 		},
 		TooLarge: func(bytes int64, keep lifecycle.Retention) {
 			if time.Since(tooLarge) < warnAgain {

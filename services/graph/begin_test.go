@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -89,9 +91,30 @@ func TestLastCommitCut(t *testing.T) {
 	}
 }
 
-// A damaged snapshot is passed over, with a line that names it. The replica starts from an
-// older one, and reads from the archive what the stream has no more.
+// A snapshot that is damaged, or that alone the store cannot read, is passed over, with a line that names it. The
+// replica starts from an older one, and reads from the archive what the stream has no more.
 func TestDamagedSnapshot(t *testing.T) {
+	t.Parallel()
+	t.Run("damaged", func(t *testing.T) { startsWithoutNewest(t, (*archived).damage) })
+	t.Run("unreadable", func(t *testing.T) {
+		startsWithoutNewest(t, func(a *archived, name string) { a.store = &withholding{Store: a.store, names: []string{name}} })
+	})
+}
+
+// withholding is an archive on a disk that does not give some of its entries.
+type withholding struct {
+	archive.Store
+	names []string
+}
+
+func (u *withholding) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if slices.Contains(u.names, name) {
+		return nil, fmt.Errorf("archive %s: %s: %w", u.Store, name, syscall.EIO)
+	}
+	return u.Store.Open(ctx, name, offset, length)
+}
+
+func startsWithoutNewest(t *testing.T, spoil func(a *archived, name string)) {
 	t.Parallel()
 	a := newArchived(t)
 	a.creates("one")
@@ -102,7 +125,7 @@ func TestDamagedSnapshot(t *testing.T) {
 	a.creates("four")
 	a.segments()
 	a.truncate(1)
-	a.damage(newest)
+	spoil(a, newest)
 	out := a.has(t.TempDir(), "four", "one", "three", "two")
 	if !strings.Contains(out, newest) || !strings.Contains(out, "cannot be used") || !strings.Contains(out, "started from a snapshot") {
 		t.Errorf("the log does not name %s: %s", newest, out)

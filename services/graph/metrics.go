@@ -105,7 +105,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		logFirst:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_first_sequence", Help: "Sequence of the first message of the stream of the log. Earlier ones were cut."}, realm),
 		logCut:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_cut_timestamp_seconds", Help: "When the stream of the log was cut last, in Unix time; 0 for never."}, realm),
 
-		archiveFailures: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_archive_failures_total", Help: "Failed attempts to archive the log, or to read the archive where a realm cannot go on without it. Each is retried after 1 s to 1 min."}, realm),
+		archiveFailures: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_archive_failures_total", Help: "Failed attempts to archive the log, or to read the archive where a realm cannot go on without it, each of which is retried after 1 s to 1 min, and entries of the archive that cannot be used."}, realm),
 
 		finalizerObjects:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_objects", Help: "Objects that wait for an external finalizer, for at most 100 finalizers."}, []string{"realm", "finalizer"}),
 		finalizerOldest:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_oldest_seconds", Help: "For how long the first object has waited for an external finalizer."}, []string{"realm", "finalizer"}),

@@ -56,7 +56,7 @@ func TestArchiverPrunes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, base, two, err := archive.VerifiedBefore(ctx, a.store, id, newest.Sequence)
+			_, base, two, err := archive.VerifiedBefore(ctx, a.store, id, newest.Sequence, func(string, error) {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -292,7 +292,7 @@ func TestRetentionBehindDamagedSnapshot(t *testing.T) {
 	b.start(b.store, func(c *graph.Config) { c.Registry = prometheus.NewRegistry() })
 	b.cut(max(b.extent().First, newest.Position))
 	b.s.stop(b.ctx)
-	if said := b.out.String(); !strings.Contains(said, "cannot be used; the one before it is") || !strings.Contains(said, name) {
+	if said := b.out.String(); !strings.Contains(said, "cannot be used, and is passed over") || !strings.Contains(said, name) {
 		t.Errorf("the log does not name the damaged snapshot %s", name)
 	}
 }

@@ -334,7 +334,7 @@ func (a *archiveWorld) checkArchive(ctx context.Context) {
 		t.Fatal("no verified snapshot", err)
 	}
 	base := newest
-	if _, older, ok, err := archive.VerifiedBefore(ctx, a.store, r.Realm, newest.Sequence); err != nil {
+	if _, older, ok, err := archive.VerifiedBefore(ctx, a.store, r.Realm, newest.Sequence, func(string, error) {}); err != nil {
 		t.Fatal(err)
 	} else if ok {
 		base = older

@@ -56,6 +56,8 @@ type Config struct {
 	// something was archived. Failed is called when archiving has failed; it is tried again.
 	Progress func(Progress)
 	Failed   func(error)
+	// Unusable is called with the name of an entry that cannot be used and is passed over; the error says what to do.
+	Unusable func(name string, err error)
 	// TooLarge is called when the archive is larger than its retention because of what it needs.
 	TooLarge func(bytes int64, keep lifecycle.Retention)
 	// Failpoint is called at the steps of a cut, for tests that kill the process there.

@@ -22,6 +22,9 @@ import (
 // continues.
 func Rest(ctx context.Context, c Config, last *coppicev1.Checkpoint) (err error) {
 	c.Progress = func(Progress) {}
+	c.Unusable = func(name string, err error) {
+		c.Logger.Warn("an entry of the archive cannot be used", "entry", name, "error", err)
+	}
 	w := &work{Archiver: New(c), at: ended{c.Log, last}, began: c.Now(), readBefore: map[string]bool{}}
 	if err := errors.Join(os.RemoveAll(c.Dir), datadir.Make(c.Dir)); err != nil {
 		return err

@@ -100,6 +100,9 @@ func (w *work) record(ctx context.Context, v archive.Verification) error {
 		return err
 	}
 	before, err := archive.ReadVerification(ctx, w.c.Store, w.realm, v.Sequence)
+	if archive.IsDamaged(err) {
+		err = fmt.Errorf("%w; if it is damaged, delete it, and the snapshot is verified again", err)
+	}
 	if err == nil && (before.Hash != v.Hash || before.Checksum != v.Checksum) {
 		err = fmt.Errorf("archive %s: %s is the record of another snapshot; delete it", w.c.Store, archive.VerifiedName(w.realm, v.Sequence))
 	}
@@ -186,19 +189,24 @@ func (w *work) stored(ctx context.Context, sequence uint64) (info snapshot.Info,
 // is the commit of that snapshot, 0 for none.
 func (w *work) fold(ctx context.Context, to *coppicev1.Checkpoint) (hash [32]byte, from uint64, err error) {
 	var unusable *baseError // the last snapshot that was passed over
+	var fallback archive.Fallback
 	for base := w.base; ; {
 		hash, err = w.foldFrom(ctx, base, to)
 		if err == nil {
 			return hash, base.Sequence, nil
 		}
-		if !errors.As(err, &unusable) || base.Sequence == 0 {
-			if unusable != nil {
-				err = fmt.Errorf("%w; and %w", unusable, err)
+		before := unusable
+		if !errors.As(err, &unusable) {
+			if before != nil {
+				err = fmt.Errorf("%w; and %w", before, err)
 			}
 			return hash, 0, err
 		}
-		w.c.Logger.Warn("a snapshot of the archive cannot be used; the one before it is", "error", err)
-		_, older, ok, err := archive.VerifiedBefore(ctx, w.c.Store, w.realm, base.Sequence)
+		if err := fallback.From(ctx, err, snapshot.IsUnusable(err)); err != nil {
+			return hash, 0, err
+		}
+		w.c.Unusable(archive.SnapshotName(w.realm, base.Sequence).String(), err)
+		_, older, ok, err := archive.VerifiedBefore(ctx, w.c.Store, w.realm, base.Sequence, w.skipped)
 		if err != nil {
 			return hash, 0, err
 		}
@@ -230,7 +238,7 @@ func (w *work) foldFrom(ctx context.Context, base archive.Verification, to *copp
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if base.Sequence > 0 {
 		err := w.load(ctx, base, dir)
-		if snapshot.IsUnusable(err) {
+		if snapshot.IsUnusable(err) || errors.As(err, new(*snapshot.ReadError)) {
 			return hash, &baseError{fmt.Errorf("%w; if it is damaged, delete it with its record %s", err, archive.VerifiedName(w.realm, base.Sequence))}
 		}
 		if err != nil {
@@ -288,7 +296,7 @@ func (w *work) entry(ctx context.Context, name archive.Name, read func(reader) e
 		}
 		in, err := w.c.Store.Open(ctx, e.Name, 0, e.Size)
 		if err != nil {
-			return err
+			return &snapshot.ReadError{Err: err}
 		}
 		if err := errors.Join(read(in), in.Close()); err != nil {
 			return fmt.Errorf("archive %s: %s: %w", w.c.Store, e.Name, err)

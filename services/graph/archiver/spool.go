@@ -111,11 +111,11 @@ func (w *work) continues(ctx context.Context, h *eventlog.Header) error {
 		if s.Last != h.Sequence-1 {
 			continue
 		}
-		info, err := w.openSegment(ctx, s)
+		info, known, err := w.usable(ctx, s, &archive.Fallback{})
 		if err != nil {
 			return err
 		}
-		if end := info.Last.Checksum; end != h.Previous {
+		if end := info.Last.Checksum; known && end != h.Previous {
 			return w.lost([]string{s.Entry.Name}, fmt.Sprintf("commit %d of the log follows a commit with checksum %016x, and the segment ends with %016x", h.Sequence, h.Previous, end))
 		}
 	}

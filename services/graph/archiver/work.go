@@ -96,7 +96,7 @@ func (w *work) begin(ctx context.Context) (err error) {
 	if w.pruned, err = archive.PrunedUntil(ctx, w.c.Store, realm); err != nil {
 		return err
 	}
-	snapshot, base, ok, err := archive.NewestVerified(ctx, w.c.Store, realm)
+	snapshot, base, ok, err := archive.VerifiedBefore(ctx, w.c.Store, realm, ^uint64(0), w.skipped)
 	if err != nil {
 		return err
 	}
@@ -114,11 +114,13 @@ func (w *work) begin(ctx context.Context) (err error) {
 		}
 	}
 	if len(w.segments) > 0 && !ok { // no snapshot was due since the realm began
-		first, err := w.openSegment(ctx, w.segments[0])
+		first, known, err := w.usable(ctx, w.segments[0], &archive.Fallback{})
 		if err != nil {
 			return err
 		}
-		w.basedAt = lifecycle.Time(first.First.Time).Time()
+		if known {
+			w.basedAt = lifecycle.Time(first.First.Time).Time()
+		}
 	}
 	w.begun = true
 	w.c.Progress(w.done)
@@ -146,6 +148,25 @@ func (w *work) openSegment(ctx context.Context, s archive.Item) (info segment.In
 		return info, fmt.Errorf("archive %s: segment %s: %w", w.c.Store, s.Entry.Name, err)
 	}
 	return r.Info(), nil
+}
+
+// usable is openSegment, but passes a segment over that cannot be read: known is then false. Verifications, which
+// read all segments, fail until it is replaced.
+func (w *work) usable(ctx context.Context, s archive.Item, fallback *archive.Fallback) (info segment.Info, known bool, err error) {
+	info, err = w.openSegment(ctx, s)
+	if err == nil || errors.Is(err, archive.ErrNotFound) { // deleted meanwhile: begin lists again
+		return info, err == nil, err
+	}
+	if err := fallback.From(ctx, err, archive.IsDamagedSegment(err)); err != nil {
+		return info, false, err
+	}
+	w.c.Unusable(s.Entry.Name, fmt.Errorf("%w; if it is damaged, delete it, and copy it from another archive (coppice archive copy); while the stream of the log has its commits, they are archived again", err))
+	return info, false, nil
+}
+
+// skipped reports a record of a verification that cannot be used.
+func (w *work) skipped(name string, err error) {
+	w.c.Unusable(name, fmt.Errorf("%w; if it is damaged, delete it", err))
 }
 
 // compare compares the archive with the log: segments, and verified snapshots, from the last one back, until
@@ -177,36 +198,33 @@ func (w *work) compare(ctx context.Context, realm [16]byte) error {
 		}
 		return said != "", err
 	}
-	for i, s := range slices.Backward(w.segments) {
-		info, err := w.openSegment(ctx, s)
+	var fallback archive.Fallback
+	read := false
+	for _, s := range slices.Backward(w.segments) {
+		info, known, err := w.usable(ctx, s, &fallback)
 		if err != nil {
 			return err
 		}
-		if i == len(w.segments)-1 {
-			w.done.Segments = info.Last.Revision
+		if !known {
+			info.Last.Sequence = s.Last // as its name says
+		} else if !read {
+			read, w.done.Segments = true, info.Last.Revision
 		}
 		lost, err := check(info.Last, s.Entry.Name)
 		if err != nil {
 			return err
 		}
-		if !lost {
+		if known && !lost {
 			break
 		}
 	}
-	snapshots, verified, err := archive.Snapshots(ctx, w.c.Store, realm)
-	if err != nil {
-		return err
-	}
-	for _, s := range slices.Backward(snapshots) {
-		if !verified[s.Last] {
-			continue
-		}
-		v, err := archive.ReadVerification(ctx, w.c.Store, realm, s.Last)
-		if archive.IsDamaged(err) {
-			continue
-		}
+	for before := ^uint64(0); ; {
+		s, v, ok, err := archive.VerifiedBefore(ctx, w.c.Store, realm, before, w.skipped)
 		if err != nil {
 			return err
+		}
+		if read = read || ok; !ok {
+			break
 		}
 		lost, err := check(segment.Point{Sequence: v.Sequence, Position: v.Position, Revision: v.Revision, Checksum: v.Checksum}, s.Entry.Name, archive.VerifiedName(realm, s.Last).String())
 		if err != nil {
@@ -215,6 +233,10 @@ func (w *work) compare(ctx context.Context, realm [16]byte) error {
 		if !lost {
 			break
 		}
+		before = s.Last
+	}
+	if err := fallback.Err(); err != nil && !read {
+		return err // perhaps not of these segments alone
 	}
 	return w.lost(names, why)
 }

@@ -2,13 +2,17 @@ package bootstrap_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,6 +83,19 @@ func (s *setup) damage(name string) {
 	}
 }
 
+// failing is an archive on a disk that does not give some of its entries.
+type failing struct {
+	archive.Store
+	names []string
+}
+
+func (f *failing) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if slices.Contains(f.names, name) {
+		return nil, fmt.Errorf("%s: %w", name, syscall.EIO)
+	}
+	return f.Store.Open(ctx, name, offset, length)
+}
+
 // Load takes the newest verified snapshot that is not after the wanted commit, and passes over
 // those that cannot be used, with a line that names each. Without one, it leaves no directory.
 func TestLoad(t *testing.T) {
@@ -135,6 +152,22 @@ func TestLoad(t *testing.T) {
 	if got, err := load(math.MaxUint64); got != 30 || err != nil {
 		t.Errorf("with the record again: %d, %v", got, err)
 	}
+	// So is one that alone the store cannot read, or its record.
+	whole := s.Store
+	for _, unreadable := range []string{names[30], record} {
+		s.Store = &failing{Store: whole, names: []string{unreadable}}
+		if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), unreadable+": input/output error") {
+			t.Errorf("without %s: %d, %v; logged %s", unreadable, got, err, s.log.String())
+		}
+	}
+	// If the store gives no other one, there may be some.
+	s.Store = &failing{Store: whole, names: []string{names[10], names[20], names[30]}}
+	for _, last := range []uint64{math.MaxUint64, 10} {
+		if _, err := load(last); !errors.Is(err, syscall.EIO) || errors.Is(err, bootstrap.ErrNoSnapshot) {
+			t.Errorf("up to commit %d of a disk that fails: %v", last, err)
+		}
+	}
+	s.Store = whole
 	s.damage(names[30])
 	if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), names[30]) {
 		t.Errorf("with a damaged snapshot: %d, %v; logged %s", got, err, s.log.String())
@@ -158,8 +191,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A snapshot whose read ends early is read again. It is not passed over as a damaged one is, also if the store
-// goes on to end reads.
+// A snapshot whose read ends early is read again. It is not passed over. If the store goes on to end reads, the one before
+// is not read either, and that is the error.
 func TestReadsThatEndEarly(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t)
@@ -174,10 +207,10 @@ func TestReadsThatEndEarly(t *testing.T) {
 	if got, err := load(3); got != 20 || err != nil {
 		t.Errorf("a store that ends some reads: %d, %v", got, err)
 	}
-	if got, err := load(math.MaxInt64); err == nil || errors.Is(err, bootstrap.ErrNoSnapshot) || !strings.Contains(err.Error(), "the store ended the read") {
-		t.Errorf("a store that ends all reads: %d, %v", got, err)
-	}
 	if s.log.Len() > 0 {
 		t.Errorf("logged %s", s.log.String())
+	}
+	if got, err := load(math.MaxInt64); err == nil || errors.Is(err, bootstrap.ErrNoSnapshot) || !strings.Contains(err.Error(), "the store ended the read") {
+		t.Errorf("a store that ends all reads: %d, %v", got, err)
 	}
 }

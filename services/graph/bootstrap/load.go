@@ -32,23 +32,32 @@ var ErrNoSnapshot = errors.New("the archive has no verified snapshot of the real
 
 // Load builds the state of the newest verified snapshot of the realm that is not after the commit last in dir,
 // which must be empty or not exist. It skips a snapshot that is damaged, of another version,
-// or of other content than was verified, and logs its name. If no snapshot is left, the error wraps
-// ErrNoSnapshot. After an error dir does not exist. created is when the stream of the realm's log was
+// or of other content than was verified, or that alone the store cannot read, and logs its name. If no snapshot is
+// left, the error wraps ErrNoSnapshot, or is that of the store. After an error dir does not exist. created is when the stream of the realm's log was
 // created, in Unix nanoseconds.
 func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint64, c state.Config) (info snapshot.Info, err error) {
 	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
 	if err != nil {
 		return info, err
 	}
+	var fallback archive.Fallback
 	for _, s := range slices.Backward(snapshots) {
 		if s.Last > last || !verified[s.Last] {
 			continue
 		}
 		info, err = a.load(ctx, s, dir, snapshot.Stream{RealmID: a.Realm[:], Created: created}, c)
-		if err == nil || !snapshot.IsUnusable(err) {
+		if err == nil {
+			return info, nil
+		}
+		if unusable := snapshot.IsUnusable(err); !unusable && !errors.As(err, new(*snapshot.ReadError)) {
+			return info, err
+		} else if err := fallback.From(ctx, err, unusable); err != nil {
 			return info, err
 		}
 		a.Log.Warn("a snapshot in the archive cannot be used; trying the one before", "archive", a.Store.String(), "snapshot", s.Entry.Name, "error", err)
+	}
+	if err := fallback.Err(); err != nil {
+		return info, err
 	}
 	return info, fmt.Errorf("archive %s: %w: realm id %x, up to commit %d", a.Store, ErrNoSnapshot, a.Realm, last)
 }
@@ -61,12 +70,12 @@ func (a *Archive) load(ctx context.Context, s archive.Item, dir string, stream s
 	}
 	v, err := archive.ReadVerification(ctx, a.Store, a.Realm, s.Last)
 	if err != nil {
-		return info, err
+		return info, &snapshot.ReadError{Err: err}
 	}
 	stream.Hash, stream.Grown = v.Hash, a.Grown
 	in, err := a.Store.Open(ctx, s.Entry.Name, 0, s.Entry.Size)
 	if err != nil {
-		return info, err
+		return info, &snapshot.ReadError{Err: err}
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	stream.Sequence = s.Last

@@ -41,6 +41,14 @@ func (e *DamagedError) Error() string {
 // Unwrap returns what is wrong.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
+// ReadError is an error of the reader from which a snapshot is read.
+type ReadError struct{ Err error }
+
+func (e *ReadError) Error() string { return "read snapshot: " + e.Err.Error() }
+
+// Unwrap returns the error of the reader.
+func (e *ReadError) Unwrap() error { return e.Err }
+
 // VersionError is returned for a snapshot of a format or layout of another version. Nothing
 // was read.
 type VersionError struct {

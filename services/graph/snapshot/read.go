@@ -17,7 +17,7 @@ import (
 )
 
 // Verify reads a whole snapshot and checks it. The error is a DamagedError, a VersionError, or
-// one of in or ctx.
+// a ReadError, or that of ctx.
 func Verify(ctx context.Context, in io.Reader) (Info, error) {
 	r, err := newReader(in)
 	if err != nil {
@@ -48,7 +48,7 @@ func newReader(in io.Reader) (*reader, error) {
 	b := make([]byte, headerSize)
 	n, err := io.ReadFull(r.in, b)
 	if err != nil && !isEnd(err) {
-		return nil, fmt.Errorf("read snapshot: %w", err)
+		return nil, &ReadError{err}
 	}
 	if r.cp, err = decodeHeader(b[:n]); err != nil {
 		var version *VersionError
@@ -82,7 +82,7 @@ func (r *reader) fill(b []byte, behind int) error {
 		return &DamagedError{Offset: r.at + int64(behind+n), Err: errTruncated}
 	}
 	if err != nil {
-		return fmt.Errorf("read snapshot: %w", err)
+		return &ReadError{err}
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (r *reader) end() (Info, error) {
 	case err == nil:
 		return Info{}, r.damaged(errors.New("the file goes on behind the footer"))
 	case !isEnd(err):
-		return Info{}, fmt.Errorf("read snapshot: %w", err)
+		return Info{}, &ReadError{err}
 	}
 	r.cp.Position = r.f.position
 	return Info{Checkpoint: r.cp, Hash: r.f.hash, Counts: slices.Clone(r.f.counts), Content: r.content, Size: r.at}, nil
