@@ -45,6 +45,9 @@ const (
 	// WarnUnarchived: the realm's log cannot be archived, or a graph service cannot read the archive and cannot
 	// start without it. The warning is about the realm itself.
 	WarnUnarchived = "LogNotArchived"
+	// WarnArchiveDamaged: entries of the realm's archive cannot be used, and are passed over. The warning is about the
+	// realm itself.
+	WarnArchiveDamaged = "ArchiveDamaged"
 	// WarnUncut: the realm's log is larger than its retention. The warning is about the realm
 	// itself.
 	WarnUncut = "LogTooLarge"

@@ -69,7 +69,7 @@ func TestArchiverFindsDamage(t *testing.T) {
 	testkit.WaitFor(t, ctx, "failures", func() bool {
 		return counted(t, registry, "coppice_graph_archive_failures_total") >= 2
 	})
-	a.warned(ctx, "/segment/")
+	a.warned(ctx, lifecycle.WarnUnarchived, "/segment/")
 	create(ctx, t, application(t, a.n), "four")
 	damaged := a.entries(ctx, archive.Segment)
 	if len(damaged) == 0 {
@@ -130,7 +130,7 @@ func TestArchiverPassesUnusableSnapshot(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			s = a.archiving(ctx, a.dir, a.store, registry, &logged{})
 			a.verified(ctx, id, newest.Revision, "three")
-			a.warned(ctx, name, "delete it")
+			a.warned(ctx, lifecycle.WarnArchiveDamaged, name, "delete it")
 			if counted(t, registry, "coppice_graph_archive_failures_total") == 0 {
 				t.Error("nothing was counted")
 			}
@@ -153,17 +153,17 @@ func TestArchiverPassesUnusableSnapshot(t *testing.T) {
 	}
 }
 
-// warned waits for a warning about the archive that has all parts.
-func (a *archived) warned(ctx context.Context, parts ...string) {
+// warned waits for a warning about the realm that has all parts.
+func (a *archived) warned(ctx context.Context, reason string, parts ...string) {
 	a.t.Helper()
 	operator := client.New(testkit.Conn(a.t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	testkit.WaitFor(a.t, ctx, fmt.Sprintf("a warning that has %q", parts), func() bool {
+	testkit.WaitFor(a.t, ctx, fmt.Sprintf("a warning %s that has %q", reason, parts), func() bool {
 		warnings, err := operator.Warnings(ctx, "")
 		if err != nil {
 			a.t.Fatal(err)
 		}
 		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
-			return w.Reason == lifecycle.WarnUnarchived && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(w.Message, part) })
+			return w.Reason == reason && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(w.Message, part) })
 		})
 	})
 }
@@ -182,7 +182,7 @@ func TestArchiverPassesUnusableSegment(t *testing.T) {
 	s := a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &logged{})
 	create(ctx, t, application(t, a.n), "four")
 	id, revision := a.at(ctx)
-	a.warned(ctx, newest, "delete it, and copy it from another archive")
+	a.warned(ctx, lifecycle.WarnArchiveDamaged, newest, "delete it, and copy it from another archive")
 	a.segmented(ctx, id)
 	if err := a.store.Delete(ctx, newest); err != nil {
 		t.Fatal(err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,6 +131,35 @@ func (r *realm) awaitArchive(ctx context.Context, do func(context.Context) error
 	}
 }
 
+// unusableEntries are the entries of an archive that were passed over, by name.
+type unusableEntries map[string]unusableEntry
+
+type unusableEntry struct {
+	at  time.Time // when it was reported
+	err error
+}
+
+// maxUnusable is the maximum number of entries that one warning names.
+const maxUnusable = 10
+
+// add records that an entry cannot be used, and reports whether that is to be reported now. The message names all
+// entries that were reported lately, because a warning replaces the one before.
+func (u unusableEntries) add(name string, err error) (message string, due bool) {
+	maps.DeleteFunc(u, func(_ string, e unusableEntry) bool { return time.Since(e.at) >= warnAgain })
+	if _, ok := u[name]; ok {
+		return "", false
+	}
+	u[name] = unusableEntry{time.Now(), err}
+	message = "entries of the archive cannot be used, and are passed over"
+	for i, name := range slices.Sorted(maps.Keys(u)) {
+		if i == maxUnusable {
+			return fmt.Sprintf("%s; and %d more", message, len(u)-i), true
+		}
+		message += fmt.Sprintf("; %s: %v", name, u[name].err)
+	}
+	return message, true
+}
+
 // runArchiver archives the log of the realm until ctx ends. It returns at once if the process has no archive.
 func (r *realm) runArchiver(ctx context.Context) {
 	dir := filepath.Join(r.c.Dir, archiverDir, r.name)
@@ -137,7 +168,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 		return
 	}
 	var tooLarge time.Time
-	unusable := map[string]time.Time{} // when an entry was reported, by name
+	unusable := unusableEntries{}
 	var done archiver.Progress
 	archiver.New(archiver.Config{
 		Realm: r.name, Store: r.archive, Log: r.events, State: r.state, Dir: dir,
@@ -150,14 +181,14 @@ func (r *realm) runArchiver(ctx context.Context) {
 			return usage.AvailBytes, err
 		},
 		Unusable: func(name string, err error) {
-			if time.Since(unusable[name]) < warnAgain {
+			message, due := unusable.add(name, err)
+			if !due {
 				return
 			}
-			unusable[name] = time.Now()
 			r.metrics.all.archiveFailures.WithLabelValues(r.name).Inc()
 			r.log.Warn("an entry of the archive cannot be used, and is passed over", "entry", name, "error", err)
 			if id := realmID(r.state.Checkpoint()); id != [16]byte{} {
-				r.warner.Unarchived(uid.FromUUID(id), fmt.Sprintf("the entry %s of the archive cannot be used, and is passed over: %v", name, err))
+				r.warner.ArchiveDamaged(uid.FromUUID(id), message)
 			}
 		},
 		TooLarge: func(bytes int64, keep lifecycle.Retention) {

@@ -256,3 +256,28 @@ func TestArchiverReleasesLease(t *testing.T) {
 	a.verified(ctx, id, revision, "two")
 	s.stop(ctx)
 }
+
+// A warning about entries that cannot be used names those of the warning before, which it replaces.
+func TestUnusableEntries(t *testing.T) {
+	t.Parallel()
+	u := graph.UnusableEntries{}
+	for _, c := range []struct {
+		name, want string
+	}{
+		{"b", "; b: damaged"},
+		{"b", ""},
+		{"a", "; a: damaged; b: damaged"},
+	} {
+		message, due := u.Add(c.name, errors.New("damaged"))
+		if due != (c.want != "") || !strings.HasSuffix(message, c.want) || strings.Count(message, "damaged") != strings.Count(c.want, "damaged") {
+			t.Errorf("%s: %q, %t; want %q", c.name, message, due, c.want)
+		}
+	}
+	message := ""
+	for i := range 20 {
+		message, _ = u.Add(fmt.Sprintf("c-%02d", i), errors.New("damaged"))
+	}
+	if strings.Count(message, "damaged") != 10 || !strings.HasSuffix(message, "; and 12 more") {
+		t.Errorf("%q", message)
+	}
+}

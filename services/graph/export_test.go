@@ -29,3 +29,11 @@ func (s *Service) SinceDropped(age time.Duration) {
 	defer s.dropped.mu.Unlock()
 	s.dropped.last = clock.SinceBoot() - age
 }
+
+// UnusableEntries are the entries of an archive that were passed over.
+type UnusableEntries = unusableEntries
+
+// Add records another one.
+func (u unusableEntries) Add(name string, err error) (message string, due bool) {
+	return u.add(name, err)
+}

@@ -211,6 +211,11 @@ func (w *Warner) Unarchived(realmID uid.UID, message string) {
 	w.ofRealm(realmID, lifecycle.WarnUnarchived, message)
 }
 
+// ArchiveDamaged is Skipped for an archive with entries that cannot be used.
+func (w *Warner) ArchiveDamaged(realmID uid.UID, message string) {
+	w.ofRealm(realmID, lifecycle.WarnArchiveDamaged, message)
+}
+
 // Uncut is Skipped for a log that is larger than its retention.
 func (w *Warner) Uncut(realmID uid.UID, message string) {
 	w.ofRealm(realmID, lifecycle.WarnUncut, message)
