@@ -95,7 +95,7 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 		return false, r.reopen()
 	case loaded:
 		return false, err
-	case r.cut != nil && !errors.Is(err, bootstrap.ErrNoSnapshot):
+	case r.cut != nil:
 		return false, fmt.Errorf("%w; it cannot start from the archive: %w", r.cut, err)
 	default:
 		if !errors.Is(err, bootstrap.ErrNoSnapshot) {

@@ -239,7 +239,10 @@ func (w *work) foldFrom(ctx context.Context, base archive.Verification, to *copp
 	if base.Sequence > 0 {
 		err := w.load(ctx, base, dir)
 		if snapshot.IsUnusable(err) || errors.As(err, new(*snapshot.ReadError)) {
-			return hash, &baseError{fmt.Errorf("%w; if it is damaged, delete it with its record %s", err, archive.VerifiedName(w.realm, base.Sequence))}
+			if !errors.As(err, new(*snapshot.VersionError)) { // which says what to do
+				err = fmt.Errorf("%w; if it is damaged, delete it with its record %s", err, archive.VerifiedName(w.realm, base.Sequence))
+			}
+			return hash, &baseError{err}
 		}
 		if err != nil {
 			return hash, err

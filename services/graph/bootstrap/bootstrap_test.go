@@ -3,8 +3,10 @@ package bootstrap_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"math"
@@ -76,6 +78,22 @@ func (s *setup) damage(name string) {
 	b, err := os.ReadFile(file)
 	if err == nil {
 		b[len(b)/2] ^= 1
+		err = errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, b, 0o600))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// newer changes a snapshot into one of the next layout.
+func (s *setup) newer(name string) {
+	s.t.Helper()
+	file := filepath.Join(s.root, filepath.FromSlash(name))
+	b, err := os.ReadFile(file)
+	if err == nil {
+		const layout, crc = 8 + 4, 8 + 4 + state.ManifestSize
+		binary.LittleEndian.PutUint32(b[layout:], state.Schema+1)
+		binary.LittleEndian.PutUint32(b[crc:], crc32.ChecksumIEEE(b[:crc]))
 		err = errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, b, 0o600))
 	}
 	if err != nil {
@@ -175,6 +193,13 @@ func TestLoad(t *testing.T) {
 	loaded := dir
 	if _, err := load(9); !errors.Is(err, bootstrap.ErrNoSnapshot) {
 		t.Errorf("up to commit 9: %v", err)
+	}
+	// If all need another version of Coppice, the error says so.
+	only := s.snapshot(5)
+	s.newer(only)
+	if _, err := load(9); !errors.Is(err, bootstrap.ErrNoSnapshot) || !strings.Contains(err.Error(), fmt.Sprintf(
+		"%s: the snapshot has version %d of the layout, and this program reads versions 6 to %d: use the version of Coppice that wrote it, or a later one", only, state.Schema+1, state.Schema)) {
+		t.Errorf("with a snapshot of a newer layout: %v", err)
 	}
 	foreign := *s.Archive
 	foreign.Realm[0] ^= 1

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,8 @@ var ErrNoSnapshot = errors.New("the archive has no verified snapshot of the real
 // Load builds the state of the newest verified snapshot of the realm that is not after the commit last in dir,
 // which must be empty or not exist. It skips a snapshot that is damaged, of another version,
 // or of other content than was verified, or that alone the store cannot read, and logs its name. If no snapshot is
-// left, the error wraps ErrNoSnapshot, or is that of the store. After an error dir does not exist. created is when the stream of the realm's log was
+// left, the error wraps ErrNoSnapshot, and the snapshot.VersionError of the newest one that needs another version of
+// Coppice, or is that of the store. After an error dir does not exist. created is when the stream of the realm's log was
 // created, in Unix nanoseconds.
 func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint64, c state.Config) (info snapshot.Info, err error) {
 	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
@@ -41,6 +43,8 @@ func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint
 		return info, err
 	}
 	var fallback archive.Fallback
+	none := fmt.Errorf("archive %s: %w: realm id %x", a.Store, ErrNoSnapshot, a.Realm)
+	var version *snapshot.VersionError
 	for _, s := range slices.Backward(snapshots) {
 		if s.Last > last || !verified[s.Last] {
 			continue
@@ -49,17 +53,19 @@ func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint
 		if err == nil {
 			return info, nil
 		}
-		if unusable := snapshot.IsUnusable(err); !unusable && !errors.As(err, new(*snapshot.ReadError)) {
+		if version == nil && errors.As(err, &version) {
+			none = fmt.Errorf("%w; %s: %w", none, s.Entry.Name, err)
+		}
+		unusable := snapshot.IsUnusable(err)
+		if !unusable && !errors.As(err, new(*snapshot.ReadError)) {
 			return info, err
-		} else if err := fallback.From(ctx, err, unusable); err != nil {
+		}
+		if err := fallback.From(ctx, err, unusable); err != nil {
 			return info, err
 		}
 		a.Log.Warn("a snapshot in the archive cannot be used; trying the one before", "archive", a.Store.String(), "snapshot", s.Entry.Name, "error", err)
 	}
-	if err := fallback.Err(); err != nil {
-		return info, err
-	}
-	return info, fmt.Errorf("archive %s: %w: realm id %x, up to commit %d", a.Store, ErrNoSnapshot, a.Realm, last)
+	return info, cmp.Or(fallback.Err(), none)
 }
 
 func (a *Archive) load(ctx context.Context, s archive.Item, dir string, stream snapshot.Stream, c state.Config) (info snapshot.Info, err error) {

@@ -52,11 +52,16 @@ func (e *ReadError) Unwrap() error { return e.Err }
 // VersionError is returned for a snapshot of a format or layout of another version. Nothing
 // was read.
 type VersionError struct {
-	What         string // "format" or "layout"
-	Version, Own uint32
+	What        string // "format" or "layout"
+	Version     uint32
+	Oldest, Own uint32 // that this program reads
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the snapshot has version %d of the %s, and this program reads version %d: use the version of Coppice that wrote it, or replay the log",
-		e.Version, e.What, e.Own)
+	later := ""
+	if e.Version > e.Own {
+		later = ", or a later one"
+	}
+	return fmt.Sprintf("the snapshot has version %d of the %s, and this program reads versions %d to %d: use the version of Coppice that wrote it%s",
+		e.Version, e.What, e.Oldest, e.Own, later)
 }

@@ -87,14 +87,14 @@ func decodeHeader(b []byte) (*coppicev1.Checkpoint, error) {
 		if checkCRC(mended) {
 			return nil, fmt.Errorf("the format version was changed from %d to %d", Version, version)
 		}
-		return nil, &VersionError{What: "format", Version: version, Own: Version}
+		return nil, &VersionError{What: "format", Version: version, Oldest: Version, Own: Version}
 	}
 	if !checkCRC(b) {
 		return nil, errors.New("the checksum of the header is wrong")
 	}
 	cp, err := state.DecodeManifest(manifestOf(b))
 	if errors.Is(err, state.ErrSchema) {
-		return nil, &VersionError{What: "layout", Version: little.Uint32(manifestOf(b)), Own: state.Schema}
+		return nil, &VersionError{What: "layout", Version: little.Uint32(manifestOf(b)), Oldest: state.OldestSchema, Own: state.Schema}
 	}
 	if err == nil && cp.GetSequence() == 0 {
 		err = errors.New("the header names no commit")

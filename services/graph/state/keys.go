@@ -58,10 +58,13 @@ const schema = 9
 // readable reports whether the rows of a layout are rows of this one. Layout 6 has no
 // rows of uses, layout 7 none of kinds and brakes, and layout 8 none of notices; the rows of kinds
 // are added when a state or a snapshot of layout 6 or 7 is read.
-func readable(version uint32) bool { return 6 <= version && version <= schema }
+func readable(version uint32) bool { return OldestSchema <= version && version <= schema }
 
-// Schema is the version of the layout of keys and values, for messages.
-const Schema = schema
+// Schema is the version of the layout of keys and values, and OldestSchema the first one that is read, for messages.
+const (
+	Schema       = schema
+	OldestSchema = 6
+)
 
 const nul = 0
 
