@@ -115,6 +115,7 @@ func (u *withholding) Open(ctx context.Context, name string, offset, length int6
 }
 
 func startsWithoutNewest(t *testing.T, spoil func(a *archived, name string)) {
+	t.Helper()
 	t.Parallel()
 	a := newArchived(t)
 	a.creates("one")

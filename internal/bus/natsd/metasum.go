@@ -47,7 +47,7 @@ func addSum(stream string) error {
 	}
 	name := filepath.Base(stream)
 	var c server.FileStreamInfo
-	if json.Unmarshal(meta, &c) != nil || c.Name != name {
+	if complete := json.Unmarshal(meta, &c) == nil && c.Name == name; !complete {
 		return nil
 	}
 	key := sha256.Sum256([]byte(name))
