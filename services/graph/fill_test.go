@@ -229,6 +229,35 @@ func TestHolesAreNamed(t *testing.T) {
 	s.stop(ctx)
 }
 
+// A hole is named also if the message behind it is no commit.
+func TestHoleBeforeForeignMessage(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	a.creates("a", "b", "c")
+	newAttacker(ctx, t, a.n).publish(ctx, []byte("no commit"))
+	foreign := uint64(lastOf(t, testkit.JetStream(t, a.n, bus.RoleGraph)))
+	a.creates("d", "e", "f")
+	a.segments()
+	a.holed(foreign - 1)
+	s := a.damagedLog(ctx, a.dir, prometheus.NewRegistry(), &logged{})
+	s.stop(ctx)
+	s = serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: foreign - 1} }).writing(ctx)
+	reader := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+	for _, from := range []uint64{1, foreign - 1} {
+		var last error
+		for c, err := range reader.Read(ctx, client.FromSequence(from)) {
+			if last = err; err == nil && c.Sequence > foreign {
+				t.Errorf("from %d: the commit at %d is read behind the hole", from, c.Sequence)
+			}
+		}
+		if want := fmt.Sprintf("commits %d to %[1]d with", foreign-1); !errors.Is(last, client.ErrExpired) || !strings.Contains(last.Error(), want) {
+			t.Errorf("from %d: %v; want %q", from, last, want)
+		}
+	}
+	s.stop(ctx)
+}
+
 // commits describes the commits of the stream.
 func (a *archived) commits(ctx context.Context) (all string) {
 	a.t.Helper()

@@ -20,6 +20,7 @@ const lookBack = 64
 // that are missing behind it are a gap.
 func (r *logReading) begin(ctx context.Context) error {
 	first := max(r.first, 1)
+	defer func() { r.reached, r.missed = r.next-1, false }() // what precedes the range is not part of it
 	if r.next > r.last+1 {
 		return nil // nothing is known of what will precede it
 	}
@@ -70,7 +71,11 @@ func (r *logReading) expired(ctx context.Context, readable *eventlog.Readable, r
 		case h.FirstRevision <= revision:
 			return errEnough
 		}
-		return missing(readable.OlderSequence+1, readable.OlderRevision+1, m.Sequence, &h)
+		from := readable.OlderRevision + 1
+		if readable.OlderSequence > 0 && readable.OlderRevision == 0 {
+			from = 0
+		}
+		return missing(readable.OlderSequence+1, from, m.Sequence, &h)
 	})
 	switch {
 	case errors.Is(err, errEnough):
@@ -105,11 +110,14 @@ func (r *logReading) gap(ctx context.Context, position uint64, h *eventlog.Heade
 	return missing(r.sequence+1, revision, position, h)
 }
 
-// missing returns the error for commits that cannot be read, from one with a sequence and a first revision on up to one
-// at a position.
+// missing returns the error for commits that cannot be read, from one with a sequence and a first revision, zero if that is
+// not known, up to one at a position.
 func missing(sequence, revision, position uint64, next *eventlog.Header) *lifecycle.Error {
 	revisions := fmt.Sprintf("the revisions %d to %d", revision, next.FirstRevision-1)
-	if next.FirstRevision <= revision {
+	switch {
+	case revision == 0:
+		revisions = fmt.Sprintf("revisions before %d", next.FirstRevision)
+	case next.FirstRevision <= revision:
 		revisions = "no revisions"
 	}
 	return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf(

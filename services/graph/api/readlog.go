@@ -84,6 +84,8 @@ type logReading struct {
 	next, first, last uint64
 	sequence          uint64 // of the last commit that was not skipped, zero if it is not known
 	position          uint64 // of this commit
+	reached           uint64 // the position of the last message that skips has seen
+	missed            bool   // messages are missing behind position
 	from              uint64 // where the batch that is sent next begins
 	bytes             uint64 // of entries, as they are sent
 	count             uint32
@@ -321,6 +323,7 @@ func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev
 // skips returns why graph services skip a message, "" if they do not. The error is that of gap if commits are
 // missing before it.
 func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string, err error) {
+	r.missed, r.reached = r.missed || m.Sequence > r.reached+1, m.Sequence
 	h, foreign := r.s.r.Log.Keys().Check(m)
 	if foreign != "" {
 		return foreign, nil
@@ -331,10 +334,10 @@ func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string,
 	if h.Sequence <= r.sequence {
 		return fmt.Sprintf("it is commit %d of the realm, of which commit %d is there already", h.Sequence, r.sequence), nil
 	}
-	if m.Sequence > r.next && h.Sequence > r.sequence+1 && (r.sequence > 0 || r.first <= 1) {
+	if r.missed && m.Sequence >= r.next && h.Sequence > r.sequence+1 && (r.sequence > 0 || r.first <= 1) {
 		return "", r.gap(ctx, m.Sequence, &h)
 	}
-	r.sequence, r.position = h.Sequence, m.Sequence
+	r.sequence, r.position, r.missed = h.Sequence, m.Sequence, false
 	return "", nil
 }
 
