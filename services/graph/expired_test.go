@@ -93,4 +93,19 @@ func TestDeletedSegmentIsNamed(t *testing.T) {
 			t.Errorf("behind the gap: %d commits, %v", len(behind), err)
 		}
 	})
+	// What precedes the gap cannot be read either.
+	a.store = &withholding{Store: a.store, names: segments[:1]}
+	want = fmt.Sprintf("commits 4 to 6 with revisions before %d are neither", all[6].GetFirstRevision())
+	a.with(a.dir, nil, func(ctx context.Context) {
+		if _, err := read(ctx, client.FromSequence(1)); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+		for _, c := range all[6:9] {
+			for _, from := range []client.LogOption{client.FromSequence(c.Sequence), client.FromRevision(c.GetFirstRevision())} {
+				if got, err := read(ctx, from, client.Limit(1)); err != nil || len(got) != 1 || got[0].Sequence != c.Sequence {
+					t.Errorf("%v: %v, %v; want the commit at %d", from, got, err, c.Sequence)
+				}
+			}
+		}
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -143,10 +142,17 @@ func (l *Log) Readable(ctx context.Context) (e eventlog.Readable, err error) {
 		return e, err
 	}
 	listing, cancel := context.WithTimeout(ctx, beginsTime)
-	archived, older, err := l.begins(listing, e.First)
-	cancel()
-	if e.Unavailable = err; err == nil {
-		e.First, e.OlderSequence, e.OlderRevision = archived, older.Sequence, older.Revision
+	defer cancel()
+	archived, before, err := l.begins(listing, e.First)
+	if e.Unavailable = err; err != nil {
+		return e, ctx.Err()
+	}
+	if e.First = archived; len(before) > 0 {
+		last := before[len(before)-1]
+		e.OlderSequence = last.Last
+		if r, err := l.reader(listing, last); err == nil {
+			e.OlderRevision = r.Info().Last.Revision
+		}
 	}
 	return e, ctx.Err()
 }
@@ -172,44 +178,43 @@ func unavailable(err error) error {
 
 // begins returns the first position from which on all commits can be read, if the stream begins at
 // first. If segments reach the stream without a gap, it is the position of their first commit;
-// otherwise it is first. older is the last commit of the archive before the gap that precedes this position,
-// zero if there is none.
-func (l *Log) begins(ctx context.Context, first uint64) (position uint64, older segment.Point, err error) {
+// otherwise it is first. before are the segments before the gap that precedes this position.
+func (l *Log) begins(ctx context.Context, first uint64) (position uint64, before []archive.Item, err error) {
 	err = l.relisting(ctx, func() error {
-		position, older, err = l.beginsListed(ctx, first)
+		position, before, err = l.beginsListed(ctx, first)
 		return err
 	})
-	return position, older, err
+	return position, before, err
 }
 
 // beginsListed is begins with the segments that are listed.
-func (l *Log) beginsListed(ctx context.Context, first uint64) (begins uint64, older segment.Point, err error) {
+func (l *Log) beginsListed(ctx context.Context, first uint64) (begins uint64, before []archive.Item, err error) {
 	next, err := l.firstSequence(ctx, first)
 	if err == nil && next == 0 && l.MaxLag() > 0 {
 		err = fmt.Errorf("log of realm %s: the NATS server that leads the stream has no commit from sequence %d on", l.Realm(), first)
 	}
 	if err != nil {
-		return first, older, err
+		return first, before, err
 	}
 	segments, err := l.list(ctx, false)
 	if err != nil {
-		return first, older, err
+		return first, before, err
 	}
 	if next == 0 { // the stream has lost all its messages
 		if next, err = l.after(ctx, segments, first); err != nil || next == 0 {
-			return first, older, err
+			return first, before, err
 		}
 	}
-	begins, older, err = l.run(ctx, segments, next)
+	begins, before, err = l.run(ctx, segments, next)
 	if err == nil && begins == 0 && l.listedBefore(first) {
 		if segments, err = l.list(ctx, true); err == nil {
-			begins, older, err = l.run(ctx, segments, next)
+			begins, before, err = l.run(ctx, segments, next)
 		}
 	}
 	if err != nil || begins == 0 {
-		return first, older, err
+		return first, before, err
 	}
-	return min(first, begins), older, nil
+	return min(first, begins), before, nil
 }
 
 // listedBefore reports whether the segments were listed before the stream was found to begin at a
@@ -234,9 +239,9 @@ func (l *Log) after(ctx context.Context, segments []archive.Item, position uint6
 }
 
 // run returns the position of the first commit of the last run of segments without a gap that begins before
-// the commit next. It is zero if commits are missing between the run and next, or if there is no run. older is
-// the last commit of the segments before the last gap, zero if there is none.
-func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (begins uint64, older segment.Point, err error) {
+// the commit next. It is zero if commits are missing between the run and next, or if there is no run. before
+// are the segments before the run, which is behind a gap unless there are none.
+func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (begins uint64, before []archive.Item, err error) {
 	run, end, count := 0, uint64(0), 0 // without a gap
 	for ; count < len(segments) && segments[count].First < next; count++ {
 		if segments[count].First > end+1 {
@@ -250,29 +255,11 @@ func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (be
 	if run < count {
 		r, err := l.reader(ctx, segments[run])
 		if err != nil {
-			return 0, older, err
+			return 0, nil, err
 		}
 		begins = r.Info().First.Position
 	}
-	older, err = l.lastBefore(ctx, segments[:run])
-	return begins, older, err
-}
-
-// lastBefore returns the last commit of the segments that can be read: nothing else depends on the others. The error is
-// that a segment is gone.
-func (l *Log) lastBefore(ctx context.Context, segments []archive.Item) (last segment.Point, err error) {
-	for _, s := range slices.Backward(segments) {
-		r, err := l.reader(ctx, s)
-		switch {
-		case err == nil:
-			return r.Info().Last, nil
-		case errors.Is(err, archive.ErrNotFound):
-			return last, err
-		case ctx.Err() != nil:
-			return last, nil
-		}
-	}
-	return last, nil
+	return begins, segments[:run], nil
 }
 
 // firstSequence returns the number of the first commit of the stream, whose first message is at a
@@ -292,131 +279,6 @@ func (l *Log) firstSequence(ctx context.Context, first uint64) (sequence uint64,
 	defer l.mu.Unlock()
 	l.first.position, l.first.sequence, l.first.found = first, h.Sequence, time.Now()
 	return h.Sequence, nil
-}
-
-// list returns the segments of the realm, sorted. It lists them if that was not done for a
-// while, or if again is set.
-func (l *Log) list(ctx context.Context, again bool) ([]archive.Item, error) {
-	if l.store == nil {
-		return nil, nil
-	}
-	realm, err := l.RealmID(ctx)
-	if err != nil || realm == [16]byte{} {
-		return nil, err
-	}
-	l.mu.Lock()
-	segments, received := l.segments, l.received
-	l.mu.Unlock()
-	switch {
-	case again:
-		for called := time.Now(); ; {
-			list, err := l.listOnce(ctx, realm)
-			if err != nil || !list.begun.Before(called) {
-				return list.segments, err
-			}
-		}
-	case received.IsZero():
-		list, err := l.listOnce(ctx, realm)
-		return list.segments, err
-	case time.Since(received) < listAgain:
-		return segments, nil
-	}
-	waiting, cancel := context.WithTimeout(ctx, listWait)
-	defer cancel()
-	list, err := l.listOnce(waiting, realm)
-	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return segments, nil
-	}
-	return list.segments, err
-}
-
-// relisting calls read, and repeats it with a new list if a segment is gone that was in the list: it was pruned or merged
-// with others since.
-func (l *Log) relisting(ctx context.Context, read func() error) error {
-	for {
-		l.mu.Lock()
-		before := l.segments
-		l.mu.Unlock()
-		err := read()
-		if !errors.Is(err, archive.ErrNotFound) {
-			return err
-		}
-		if listed, failed := l.list(ctx, true); failed != nil || slices.Equal(listed, before) {
-			return errors.Join(err, failed)
-		}
-	}
-}
-
-// segmentList is a list of segments, and when it was begun.
-type segmentList struct {
-	segments []archive.Item
-	begun    time.Time
-}
-
-// listOnce lists the segments, or waits for a list that was begun before. It waits no longer than ctx: the
-// list goes on, for the calls that follow.
-func (l *Log) listOnce(ctx context.Context, realm [16]byte) (segmentList, error) {
-	done := l.listing.DoChan("", func() (any, error) {
-		begun := time.Now()
-		all, err := archive.Segments(l.ctx, l.store, realm)
-		if err != nil {
-			return segmentList{}, err
-		}
-		list := segmentList{archive.WithoutOverlap(all), begun}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.segments, l.listed, l.received = list.segments, begun, time.Now()
-		return list, nil
-	})
-	select {
-	case <-ctx.Done():
-		return segmentList{}, fmt.Errorf("archive %s: it does not list its segments: %w", l.store, ctx.Err())
-	case got := <-done:
-		return got.Val.(segmentList), got.Err
-	}
-}
-
-// reader opens a segment, or returns it if it is open. It waits for the archive no longer than
-// ctx, and without the lock: others read what is open, or the stream.
-func (l *Log) reader(ctx context.Context, item archive.Item) (*segment.Reader, error) {
-	if r := l.isOpen(item.Name); r != nil {
-		return r, nil
-	}
-	done := l.opening.DoChan(item.String(), func() (any, error) {
-		r, err := archive.OpenSegment(l.ctx, l.store, item.Entry)
-		if err != nil {
-			return nil, unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, item.Entry.Name, err))
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if len(l.open) >= maxOpen {
-			l.open = slices.Delete(l.open, 0, 1)
-		}
-		l.open = append(l.open, opened{item.Name, r})
-		return r, nil
-	})
-	select {
-	case <-ctx.Done():
-		return nil, &UnavailableError{fmt.Errorf("archive %s: segment %s: it does not answer: %w", l.store, item.Entry.Name, ctx.Err())}
-	case got := <-done:
-		if got.Err != nil {
-			return nil, got.Err
-		}
-		return got.Val.(*segment.Reader), nil
-	}
-}
-
-// isOpen returns the reader of a segment that is open, nil for another one.
-func (l *Log) isOpen(name archive.Name) *segment.Reader {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.open, func(o opened) bool { return o.name == name })
-	if i < 0 {
-		return nil
-	}
-	o := l.open[i]
-	l.open = append(slices.Delete(l.open, i, i+1), o)
-	return o.Reader
 }
 
 // Get reads the commit at a position: from the archive if the stream begins later, or has a hole

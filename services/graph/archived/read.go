@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sort"
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -133,15 +133,31 @@ func (l *Log) visitListed(ctx context.Context, from *uint64, visit func(segment.
 // find returns the index of the first segment whose last commit is at a position or behind it;
 // len(segments) if there is none.
 func (l *Log) find(ctx context.Context, segments []archive.Item, position uint64) (index int, err error) {
-	index, _ = slices.BinarySearchFunc(segments, position, func(s archive.Item, position uint64) int {
+	return l.search(ctx, segments,
+		func(i segment.Info) bool { return i.Last.Position < position },
+		func(i segment.Info) bool { return i.First.Position <= position })
+}
+
+// search returns the index of the first segment of which precedes is false; len(segments) if there is none. Of a segment
+// that cannot be read, precedes counts as true if follows is true of the segment behind it. So others can be found, and
+// reading the result fails if that is the one that cannot be read.
+func (l *Log) search(ctx context.Context, segments []archive.Item, precedes, follows func(segment.Info) bool) (index int, err error) {
+	index = sort.Search(len(segments), func(i int) bool {
 		if err != nil {
-			return 0
+			return true
 		}
-		var r *segment.Reader
-		if r, err = l.reader(ctx, s); err == nil && r.Info().Last.Position < position {
-			return -1
+		r, failed := l.reader(ctx, segments[i])
+		switch {
+		case failed == nil:
+			return !precedes(r.Info())
+		case errors.Is(failed, archive.ErrNotFound) || ctx.Err() != nil:
+			err = failed
+			return true
+		case i+1 == len(segments):
+			return true
 		}
-		return 1
+		behind, failed := l.reader(ctx, segments[i+1])
+		return failed != nil || !follows(behind.Info())
 	})
 	return index, err
 }
@@ -218,16 +234,10 @@ func (l *Log) seekListed(ctx context.Context, position uint64, w wanted) (uint64
 	if err != nil || len(segments) == 0 {
 		return position, err
 	}
-	at, _ := slices.BinarySearchFunc(segments, struct{}{}, func(s archive.Item, _ struct{}) int {
-		if err != nil {
-			return 0
-		}
-		var r *segment.Reader
-		if r, err = l.reader(ctx, s); err == nil && w.begins(r.Info()) {
-			return -1
-		}
-		return 1
-	})
+	at, err := l.search(ctx, segments, w.begins, w.begins)
+	if err == nil && at < len(segments) {
+		_, err = l.reader(ctx, segments[at]) // if it cannot be read, the commit may be in it
+	}
 	if err != nil {
 		return 0, err
 	}

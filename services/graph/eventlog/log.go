@@ -125,8 +125,8 @@ var ErrGone = errors.New("the stream of the log was deleted or created again, or
 // Readable is the part of a log that can be read at one time: the sequences of its first and its last message.
 type Readable struct {
 	First, Last uint64
-	// OlderSequence and OlderRevision are those of the last commit before a gap that precedes the first message; zero
-	// if nothing precedes it.
+	// OlderSequence and OlderRevision are the number of the last commit before a gap that precedes the first message, and
+	// its last revision; zero if nothing precedes it. OlderRevision alone is zero if it cannot be read now.
 	OlderSequence, OlderRevision uint64
 	// Unavailable is why messages before the first cannot be read now, although they may exist; nil if there are none.
 	Unavailable error
