@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,17 +19,29 @@ import (
 // configuration, then its checksum, and never adds the checksum later: it leaves out a stream without one at each start, also if the
 // stream was created again and has messages since. A checksum that differs is left as it is, because the
 // configuration may be damaged.
-func addSums(dir string) error {
-	streams, err := filepath.Glob(filepath.Join(dir, server.JetStreamStoreDir, "*", "streams", "*"))
-	if err != nil {
-		return err
-	}
-	for _, stream := range streams {
-		if err := addSum(stream); err != nil {
-			return fmt.Errorf("the checksum of the configuration of the stream in %s: %w", stream, err)
+// What fails is logged: the server leaves out such a stream, and serves the others.
+func addSums(dir string, logf func(format string, v ...any)) {
+	for _, account := range directories(filepath.Join(dir, server.JetStreamStoreDir), logf) {
+		for _, stream := range directories(filepath.Join(account, "streams"), logf) {
+			if err := addSum(stream); err != nil {
+				logf("the checksum of the configuration of the stream in %s is missing, and cannot be stored: %v", stream, err)
+			}
 		}
 	}
-	return nil
+}
+
+// directories returns the paths of the directories in one.
+func directories(dir string, logf func(format string, v ...any)) (list []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		logf("%s cannot be read: %v", dir, err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			list = append(list, filepath.Join(dir, e.Name()))
+		}
+	}
+	return list
 }
 
 func addSum(stream string) error {

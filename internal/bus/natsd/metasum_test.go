@@ -33,7 +33,7 @@ func TestMissingChecksum(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, dir := testkit.Context(t), t.TempDir()
+			ctx, dir := testkit.Context(t), filepath.Join(t.TempDir(), "da[ta")
 			during := func(do func(js jetstream.JetStream) error) {
 				t.Helper()
 				s, err := natsd.Start(natsd.Config{Dir: dir, Port: -1, Roles: []bus.Role{bus.GraphRole(bus.DefaultRealm)}})
@@ -65,11 +65,11 @@ func TestMissingChecksum(t *testing.T) {
 				before, err = s.Info(ctx)
 				return err
 			})
-			dirs, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", bus.LogStream(bus.DefaultRealm)))
-			if err != nil || len(dirs) != 1 {
-				t.Fatal(dirs, err)
+			streams := filepath.Join(dir, "jetstream", bus.CoreAccount, "streams")
+			if err := test.damage(filepath.Join(streams, bus.LogStream(bus.DefaultRealm))); err != nil {
+				t.Fatal(err)
 			}
-			if err := test.damage(dirs[0]); err != nil {
+			if err := os.WriteFile(filepath.Join(streams, ".DS_Store"), nil, 0o600); err != nil { // as file managers leave
 				t.Fatal(err)
 			}
 			for range 2 {

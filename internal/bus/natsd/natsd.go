@@ -143,9 +143,7 @@ func (s *Server) start() error {
 		}
 	}
 	if c.Dir != "" && c.Cluster == nil { // a server of a cluster copies a stream that it leaves out
-		if err := addSums(c.Dir); err != nil {
-			return err
-		}
+		addSums(c.Dir, s.say)
 	}
 	opts := &server.Options{
 		ServerName:             "coppice",
