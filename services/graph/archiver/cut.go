@@ -12,7 +12,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -117,8 +116,8 @@ func (w *work) cut(ctx context.Context) error {
 		}
 		if !w.isChecked(base) {
 			err := w.checkBase(ctx, base)
-			if snapshot.IsUnusable(err) {
-				err = fmt.Errorf("the log is not cut before another snapshot is verified: %w; if it is damaged, delete it with its record %s", err, archive.VerifiedName(w.realm, base.Sequence))
+			if unusable(err) {
+				err = fmt.Errorf("the log is not cut before another snapshot is verified: %w", w.advised(err, base))
 			}
 			if err != nil {
 				return err

@@ -161,13 +161,26 @@ func (w *work) checkBase(ctx context.Context, base archive.Verification) error {
 		}
 		return err
 	})
-	if snapshot.IsUnusable(err) {
+	if unusable(err) {
 		w.unusable = base.Sequence
 	}
 	if err == nil {
 		w.checked[name.String()] = base.Hash
 	}
 	return err
+}
+
+// unusable reports whether an error is that of one snapshot: another one may serve.
+func unusable(err error) bool {
+	return snapshot.IsUnusable(err) || errors.As(err, new(*snapshot.ReadError))
+}
+
+// advised returns the error for a snapshot that is unusable, with what to do.
+func (w *work) advised(err error, base archive.Verification) error {
+	if errors.As(err, new(*snapshot.VersionError)) { // which says what to do
+		return err
+	}
+	return fmt.Errorf("%w; if it is damaged, delete it with its record %s", err, archive.VerifiedName(w.realm, base.Sequence))
 }
 
 // otherContent is the error for a snapshot that can be read, and is not the one that was verified.
@@ -238,11 +251,8 @@ func (w *work) foldFrom(ctx context.Context, base archive.Verification, to *copp
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if base.Sequence > 0 {
 		err := w.load(ctx, base, dir)
-		if snapshot.IsUnusable(err) || errors.As(err, new(*snapshot.ReadError)) {
-			if !errors.As(err, new(*snapshot.VersionError)) { // which says what to do
-				err = fmt.Errorf("%w; if it is damaged, delete it with its record %s", err, archive.VerifiedName(w.realm, base.Sequence))
-			}
-			return hash, &baseError{err}
+		if unusable(err) {
+			return hash, &baseError{w.advised(err, base)}
 		}
 		if err != nil {
 			return hash, err

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +34,7 @@ var ErrNoSnapshot = errors.New("the archive has no verified snapshot of the real
 // which must be empty or not exist. It skips a snapshot that is damaged, of another version,
 // or of other content than was verified, or that alone the store cannot read, and logs its name. If no snapshot is
 // left, the error wraps ErrNoSnapshot, and the snapshot.VersionError of the newest one that needs another version of
-// Coppice, or is that of the store. After an error dir does not exist. created is when the stream of the realm's log was
+// Coppice, or is that of the store, with this VersionError. After an error dir does not exist. created is when the stream of the realm's log was
 // created, in Unix nanoseconds.
 func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint64, c state.Config) (info snapshot.Info, err error) {
 	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
@@ -65,7 +64,14 @@ func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint
 		}
 		a.Log.Warn("a snapshot in the archive cannot be used; trying the one before", "archive", a.Store.String(), "snapshot", s.Entry.Name, "error", err)
 	}
-	return info, cmp.Or(fallback.Err(), none)
+	err = fallback.Err()
+	switch {
+	case err == nil:
+		err = none
+	case version != nil:
+		err = fmt.Errorf("%w; and %w", err, version)
+	}
+	return info, err
 }
 
 func (a *Archive) load(ctx context.Context, s archive.Item, dir string, stream snapshot.Stream, c state.Config) (info snapshot.Info, err error) {
