@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -105,10 +106,12 @@ func TestDamagedSnapshot(t *testing.T) {
 type withholding struct {
 	archive.Store
 	names []string
+	asked atomic.Int32 // how often it was to open one of them
 }
 
 func (u *withholding) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	if slices.Contains(u.names, name) {
+		u.asked.Add(1)
 		return nil, fmt.Errorf("archive %s: %s: %w", u.Store, name, syscall.EIO)
 	}
 	return u.Store.Open(ctx, name, offset, length)

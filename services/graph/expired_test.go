@@ -11,6 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	archivedlog "github.com/coppice-gc/coppice/services/graph/archived"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
 // A reader of commits that are neither in the log nor in the archive any more gets Expired, with the
@@ -108,4 +110,22 @@ func TestDeletedSegmentIsNamed(t *testing.T) {
 			}
 		}
 	})
+	// Reads behind the gap do not even open it: it may hang.
+	ctx := testkit.Context(t)
+	store := &withholding{Store: a.store, names: segments[:1]}
+	log := archivedlog.New(ctx, a.log(), store, [16]byte{})
+	for _, c := range all[6:9] {
+		found := uint64(0)
+		_, err := log.Read(ctx, c.Sequence, 1, 1<<20, func(m eventlog.Message) error {
+			found = m.Sequence
+			return nil
+		})
+		sought, failed := log.Seek(ctx, c.GetFirstRevision())
+		if _, missing := log.Get(ctx, c.Sequence); found != c.Sequence || sought != c.Sequence || errors.Join(err, failed, missing) != nil {
+			t.Errorf("sequence %d: read %d, sought %d, %v", c.Sequence, found, sought, errors.Join(err, failed, missing))
+		}
+	}
+	if n := store.asked.Load(); n > 0 {
+		t.Errorf("the segment before the gap was opened %d times", n)
+	}
 }

@@ -16,6 +16,9 @@ import (
 // lookBack is the number of messages before the first one that begin looks at first.
 const lookBack = 64
 
+// maxLookBack is the maximum number of messages that it looks at before it looks whether one was a commit.
+const maxLookBack = 1 << 16
+
 // begin finds the last commit before the messages that are read: those that are older are skipped, and those
 // that are missing behind it are a gap.
 func (r *logReading) begin(ctx context.Context) error {
@@ -24,34 +27,51 @@ func (r *logReading) begin(ctx context.Context) error {
 	if r.next > r.last+1 {
 		return nil // nothing is known of what will precede it
 	}
-	for back := uint64(lookBack); r.sequence == 0; back *= 2 {
-		from := max(first, r.next-min(r.next, back))
-		if err := r.lookAt(ctx, from); err != nil || from == first {
+	until := r.next
+	for back := uint64(lookBack); r.sequence == 0 && until > first; back = min(2*back, maxLookBack) {
+		from := max(first, until-min(until, back))
+		if err := r.lookAt(ctx, from, until); err != nil {
 			return err
 		}
+		until = from
 	}
 	return nil
 }
 
-// lookAt looks at the messages from a position on that precede those to be read.
-func (r *logReading) lookAt(ctx context.Context, from uint64) error {
-	for from < r.next {
+// lookAt looks at the messages from a position on that precede another one.
+func (r *logReading) lookAt(ctx context.Context, from, until uint64) error {
+	for from < until {
 		before := from
-		_, err := r.s.r.Log.Read(ctx, from, lookBack, maxStreamed, func(m eventlog.Message) error {
-			if from = m.Sequence + 1; from > r.next {
-				return errEnough
-			}
-			_, err := r.skips(ctx, m)
-			return err
-		})
+		err := r.lookChunk(ctx, &from, until)
 		if errors.Is(err, errEnough) || err == nil && from == before { // the others cannot be read
 			return nil
+		}
+		if err == nil {
+			err = r.beat()
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lookChunk is lookAt for some messages, and sets from to the position behind them.
+func (r *logReading) lookChunk(ctx context.Context, from *uint64, until uint64) error {
+	leave, err := r.s.placeToRead(ctx, r.beat)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, err = r.s.r.Log.Read(ctx, *from, logChunk, maxStreamed, func(m eventlog.Message) error {
+		if m.Sequence >= until {
+			return errEnough
+		}
+		*from = m.Sequence + 1
+		_, err := r.skips(ctx, m)
+		return err
+	})
+	return err
 }
 
 // expired returns the error for a revision that precedes what can be read, or for r.next if it is zero. The error names
@@ -71,9 +91,11 @@ func (r *logReading) expired(ctx context.Context, readable *eventlog.Readable, r
 		case h.FirstRevision <= revision:
 			return errEnough
 		}
-		from := readable.OlderRevision + 1
-		if readable.OlderSequence > 0 && readable.OlderRevision == 0 {
-			from = 0
+		from := uint64(1)
+		if readable.OlderSequence > 0 {
+			if from = readable.OlderRevision(ctx); from > 0 {
+				from++
+			}
 		}
 		return missing(readable.OlderSequence+1, from, m.Sequence, &h)
 	})
@@ -90,7 +112,11 @@ func (r *logReading) expired(ctx context.Context, readable *eventlog.Readable, r
 func (r *logReading) gap(ctx context.Context, position uint64, h *eventlog.Header) error {
 	revision := uint64(1) // the first one that is missing
 	if r.sequence > 0 {
+		revision = 0
 		_, err := r.s.r.Log.Read(ctx, r.position, 1, maxStreamed, func(m eventlog.Message) error {
+			if m.Sequence != r.position { // it is gone since
+				return errEnough
+			}
 			commit, err := m.Open(new([]byte))
 			if err != nil {
 				return err
@@ -103,7 +129,7 @@ func (r *logReading) gap(ctx context.Context, position uint64, h *eventlog.Heade
 			revision = last.FirstRevision + events
 			return err
 		})
-		if err != nil {
+		if err != nil && !errors.Is(err, errEnough) {
 			return err
 		}
 	}

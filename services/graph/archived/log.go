@@ -43,7 +43,7 @@ type opened struct {
 }
 
 const (
-	// beginsTime bounds the time that Last waits for the archive.
+	// beginsTime bounds the time that Readable waits for the archive.
 	beginsTime = 2 * time.Second
 	// listAgain is the time after which the segments are listed again. listWait is the maximum time for
 	// which a call waits for the new list; then it uses the old one. An archive of years has
@@ -148,13 +148,23 @@ func (l *Log) Readable(ctx context.Context) (e eventlog.Readable, err error) {
 		return e, ctx.Err()
 	}
 	if e.First = archived; len(before) > 0 {
-		last := before[len(before)-1]
-		e.OlderSequence = last.Last
-		if r, err := l.reader(listing, last); err == nil {
-			e.OlderRevision = r.Info().Last.Revision
-		}
+		l.older(&e, before[len(before)-1])
 	}
 	return e, ctx.Err()
+}
+
+// older sets the segment before the gap that precedes what can be read.
+func (l *Log) older(e *eventlog.Readable, s archive.Item) {
+	e.OlderSequence = s.Last
+	e.OlderRevision = func(ctx context.Context) uint64 {
+		opening, cancel := context.WithTimeout(ctx, beginsTime)
+		defer cancel()
+		r, err := l.reader(opening, s)
+		if err != nil {
+			return 0
+		}
+		return r.Info().Last.Revision
+	}
 }
 
 // UnavailableError says that an entry of the archive cannot be read now. Waiting may help: the entry is
@@ -242,14 +252,12 @@ func (l *Log) after(ctx context.Context, segments []archive.Item, position uint6
 // the commit next. It is zero if commits are missing between the run and next, or if there is no run. before
 // are the segments before the run, which is behind a gap unless there are none.
 func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (begins uint64, before []archive.Item, err error) {
-	run, end, count := 0, uint64(0), 0 // without a gap
-	for ; count < len(segments) && segments[count].First < next; count++ {
-		if segments[count].First > end+1 {
-			run = count
-		}
-		end = segments[count].Last
+	count := 0
+	for count < len(segments) && segments[count].First < next {
+		count++
 	}
-	if end+1 < next {
+	run := lastRun(segments[:count])
+	if count > 0 && segments[count-1].Last+1 < next {
 		run = count
 	}
 	if run < count {
@@ -260,6 +268,16 @@ func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (be
 		begins = r.Info().First.Position
 	}
 	return begins, segments[:run], nil
+}
+
+// lastRun returns the index of the first of the segments behind the last gap between them; 0 without a gap.
+func lastRun(segments []archive.Item) (index int) {
+	for i := range segments {
+		if i > 0 && segments[i].First > segments[i-1].Last+1 {
+			index = i
+		}
+	}
+	return index
 }
 
 // firstSequence returns the number of the first commit of the stream, whose first message is at a

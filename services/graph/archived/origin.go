@@ -32,7 +32,8 @@ type History struct {
 	finding singleflight.Group // of parts
 
 	mu      sync.Mutex
-	parts   []part // of the logs before the realm's own, without a gap
+	parts   []part       // of the logs before the realm's own, without a gap
+	older   archive.Item // the segment before the gap that precedes them; zero for none
 	listed  time.Time
 	failure error
 	own     own // when parts were listed
@@ -64,7 +65,8 @@ func (h *History) Last(ctx context.Context) (last, first uint64, err error) {
 	return e.Last, e.First, err
 }
 
-// Readable is Log.Readable. The first position is that of the oldest log from which on all commits can be read.
+// Readable is Log.Readable. The first position is that of the oldest log from which on all commits can be read, and the
+// older commit may be one of these logs.
 func (h *History) Readable(ctx context.Context) (eventlog.Readable, error) {
 	e, err := h.Log.Readable(ctx)
 	if err != nil || e.First <= 1 || h.store == nil || e.Unavailable != nil {
@@ -76,6 +78,12 @@ func (h *History) Readable(ctx context.Context) (eventlog.Readable, error) {
 	}
 	if e.Unavailable = err; len(parts) > 0 {
 		e.First = parts[0].first
+	}
+	h.mu.Lock()
+	older := h.older
+	h.mu.Unlock()
+	if err == nil && older.Last > 0 {
+		h.Log.older(&e, older)
 	}
 	return e, nil
 }
@@ -91,10 +99,10 @@ func (h *History) list(ctx context.Context, first uint64) (parts []part, err err
 		return parts, err
 	}
 	done := h.finding.DoChan("", func() (any, error) {
-		parts, own, err := h.find(h.ctx, first)
+		parts, older, own, err := h.find(h.ctx, first)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.parts, h.own, h.failure, h.listed = parts, own, err, time.Now()
+		h.parts, h.older, h.own, h.failure, h.listed = parts, older, own, err, time.Now()
 		return nil, nil
 	})
 	waiting, cancel := context.WithTimeout(ctx, beginsTime)
@@ -119,8 +127,8 @@ func (h *History) list(ctx context.Context, first uint64) (parts []part, err err
 }
 
 // find finds the parts: those of the log that the commit at first continues, then those of the log
-// that this one continues, and so on.
-func (h *History) find(ctx context.Context, first uint64) (parts []part, own own, err error) {
+// that this one continues, and so on. gap is the segment before the gap that precedes them, zero for none.
+func (h *History) find(ctx context.Context, first uint64) (parts []part, gap archive.Item, own own, err error) {
 	own.position = first
 	var header eventlog.Header
 	var origin lifecycle.Origin
@@ -136,13 +144,13 @@ func (h *History) find(ctx context.Context, first uint64) (parts []part, own own
 		return errFound
 	})
 	if err != nil && !errors.Is(err, errFound) {
-		return nil, own, err
+		return nil, gap, own, err
 	}
 	own.revision = header.FirstRevision
 	for previous := header.Previous; origin != (lifecycle.Origin{}); {
-		older, err := h.before(ctx, origin, previous)
-		if err != nil || len(older) == 0 {
-			return parts, own, err
+		var older []part
+		if older, gap, err = h.before(ctx, origin, previous); err != nil || len(older) == 0 {
+			return parts, gap, own, err
 		}
 		parts = append(older, parts...)
 		oldest := older[0]
@@ -151,10 +159,10 @@ func (h *History) find(ctx context.Context, first uint64) (parts []part, own own
 			break
 		}
 		if origin, err = h.originIn(ctx, oldest); err != nil {
-			return parts, own, err
+			return parts, gap, own, err
 		}
 	}
-	return parts, own, nil
+	return parts, gap, own, nil
 }
 
 // originOf returns the origin that the commit in a message records, zero for none.
@@ -185,13 +193,13 @@ func (h *History) wrap(item archive.Item, err error) error {
 	return unavailable(fmt.Errorf("archive %s: segment %s: %w", h.store, item.Entry.Name, err))
 }
 
-// before returns the segments of a log that end with the commit of an origin, back to the first gap.
+// before returns the segments of a log that end with the commit of an origin, back to the first gap, and the one before that.
 // There are none if the archive does not have that commit. checksum is that of the commit, as the
 // commit after it names it; another checksum is an error.
-func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum uint64) (parts []part, err error) {
+func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum uint64) (parts []part, gap archive.Item, err error) {
 	all, err := archive.Segments(ctx, h.store, origin.RealmID)
 	if err != nil {
-		return nil, err
+		return nil, gap, err
 	}
 	segments := archive.WithoutOverlap(all)
 	end := origin.Sequence
@@ -200,21 +208,22 @@ func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum 
 			continue
 		}
 		if s.Last < end {
-			break // a gap
+			gap = s
+			break
 		}
 		p := part{Item: s, until: end}
 		last, err := h.measure(ctx, &p)
 		if err != nil {
-			return parts, err
+			return parts, gap, err
 		}
 		if last.Checksum != checksum {
-			return parts, h.wrap(s, fmt.Errorf("commit %d has checksum %016x, and the commit after it in the history of realm %s names %016x: it is of another history", end, last.Checksum, h.Realm(), checksum))
+			return parts, gap, h.wrap(s, fmt.Errorf("commit %d has checksum %016x, and the commit after it in the history of realm %s names %016x: it is of another history", end, last.Checksum, h.Realm(), checksum))
 		}
 		parts = append(parts, p)
 		end, checksum = s.First-1, p.previous
 	}
 	slices.Reverse(parts)
-	return parts, nil
+	return parts, gap, nil
 }
 
 // measure sets the positions of a part, and the revision and checksum before it. It returns the

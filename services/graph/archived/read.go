@@ -140,8 +140,20 @@ func (l *Log) find(ctx context.Context, segments []archive.Item, position uint64
 
 // search returns the index of the first segment of which precedes is false; len(segments) if there is none. Of a segment
 // that cannot be read, precedes counts as true if follows is true of the segment behind it. So others can be found, and
-// reading the result fails if that is the one that cannot be read.
+// reading the result fails if that is the one that cannot be read. If the result is behind the last gap, segments before
+// the gap are not read: they may be unreadable, or take as long as the store is waited for.
 func (l *Log) search(ctx context.Context, segments []archive.Item, precedes, follows func(segment.Info) bool) (index int, err error) {
+	if run := lastRun(segments); run > 0 {
+		if r, err := l.reader(ctx, segments[run]); err == nil && follows(r.Info()) {
+			index, err := l.searchAll(ctx, segments[run:], precedes, follows)
+			return run + index, err
+		}
+	}
+	return l.searchAll(ctx, segments, precedes, follows)
+}
+
+// searchAll is search, without regard to gaps.
+func (l *Log) searchAll(ctx context.Context, segments []archive.Item, precedes, follows func(segment.Info) bool) (index int, err error) {
 	index = sort.Search(len(segments), func(i int) bool {
 		if err != nil {
 			return true

@@ -125,9 +125,12 @@ var ErrGone = errors.New("the stream of the log was deleted or created again, or
 // Readable is the part of a log that can be read at one time: the sequences of its first and its last message.
 type Readable struct {
 	First, Last uint64
-	// OlderSequence and OlderRevision are the number of the last commit before a gap that precedes the first message, and
-	// its last revision; zero if nothing precedes it. OlderRevision alone is zero if it cannot be read now.
-	OlderSequence, OlderRevision uint64
+	// OlderSequence is the number of the last commit before a gap that precedes the first message; zero if nothing
+	// precedes it.
+	OlderSequence uint64
+	// OlderRevision returns the last revision of this commit, which it reads from the archive; zero if that cannot be read
+	// now. It is nil if OlderSequence is zero.
+	OlderRevision func(context.Context) uint64
 	// Unavailable is why messages before the first cannot be read now, although they may exist; nil if there are none.
 	Unavailable error
 }
