@@ -41,6 +41,9 @@ type PruneRule struct {
 	Now       time.Time
 	// Check reads a snapshot.
 	Check SnapshotCheck
+	// Skipped is called with the name of each snapshot that does not count, because it is damaged or the store cannot
+	// read it, and why.
+	Skipped func(name string, err error)
 	// Before is the first commit for which nothing else than the archive may have the segment, 0
 	// for none: segments with this commit or later ones are kept.
 	Before uint64
@@ -62,14 +65,15 @@ func (u unit) last() uint64 { return u.items[0].Last }
 // beyond the retention, the oldest first, while what is left has more bytes than the retention allows,
 // or while the next entry is older than it allows: a segment is as old as its last commit, a snapshot
 // as its verification. If anything is to be deleted, the two newest verified snapshots are read and compared
-// with their records. One that is damaged does not count, and the one before it is kept instead. Without
-// an undamaged verified snapshot nothing is deleted.
+// with their records. One that is damaged, or the only one that the store cannot read, does not count, and the one
+// before it is kept instead. Without an undamaged verified snapshot nothing is deleted.
 func PlanPrune(ctx context.Context, store Store, realm [16]byte, rule PruneRule) (p Pruning, err error) {
 	p = Pruning{Realm: realm, Retention: rule.Retention}
 	units, verified, err := pruneUnits(ctx, store, realm)
 	if err != nil {
 		return p, err
 	}
+	var fallback Fallback
 	for len(verified) > 0 {
 		kept := verified[max(0, len(verified)-keptSnapshots):]
 		n, needed, err := rule.beyond(ctx, store, units, kept[0].Last)
@@ -77,7 +81,7 @@ func PlanPrune(ctx context.Context, store Store, realm [16]byte, rule PruneRule)
 			return p, err
 		}
 		if n > 0 {
-			undamaged, err := rule.undamaged(ctx, store, kept)
+			undamaged, err := rule.undamaged(ctx, store, kept, &fallback)
 			if err != nil {
 				return p, err
 			}
@@ -91,6 +95,9 @@ func PlanPrune(ctx context.Context, store Store, realm [16]byte, rule PruneRule)
 			p.count(u, i < n)
 		}
 		return p, nil
+	}
+	if err := fallback.Err(); err != nil {
+		return p, err
 	}
 	total := int64(0)
 	for _, u := range units {
@@ -230,16 +237,18 @@ func IsDamaged(err error) bool {
 	return errors.As(err, &unusable)
 }
 
-// undamaged returns those of some snapshots that are undamaged. The error is a failure of the store.
-func (r PruneRule) undamaged(ctx context.Context, store Store, snapshots []Item) (undamaged []Item, err error) {
+// undamaged returns those of some snapshots that can be read and are undamaged. The error is a failure of the store.
+func (r PruneRule) undamaged(ctx context.Context, store Store, snapshots []Item, fallback *Fallback) (undamaged []Item, err error) {
 	for _, s := range snapshots {
-		switch err := checkSnapshot(ctx, store, s, r.Check); {
-		case IsDamaged(err):
-		case err != nil:
-			return nil, err
-		default:
+		err := checkSnapshot(ctx, store, s, r.Check)
+		if err == nil {
 			undamaged = append(undamaged, s)
+			continue
 		}
+		if err := fallback.From(ctx, err, IsDamaged(err)); err != nil {
+			return nil, err
+		}
+		r.Skipped(s.Entry.Name, err)
 	}
 	return undamaged, nil
 }

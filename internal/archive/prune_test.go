@@ -29,6 +29,8 @@ func hashed(_ context.Context, in io.Reader, _ archive.Name) (hash [32]byte, err
 	return sha256.Sum256(b), err
 }
 
+func ignored(string, error) {}
+
 // commitTime is when a commit of segmenttest was made.
 func commitTime(sequence uint64) time.Time {
 	return lifecycle.Time(1_700_000_000_000_000 + 1000*(sequence-1)).Time()
@@ -85,7 +87,7 @@ func TestPruneByAge(t *testing.T) {
 	}{10: {0, 0, false}, 11: {1, 10, false}, 21: {2, 20, false}, 31: {6, 30, false}, 40: {6, 30, false}, 41: {7, 40, true}, 60: {7, 40, true}} {
 		s := pruned(t)
 		now := commitTime(sequence).Add(time.Hour)
-		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Age: time.Hour}, Now: now, Check: hashed})
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Age: time.Hour}, Now: now, Check: hashed, Skipped: ignored})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +108,7 @@ func TestPruneByAge(t *testing.T) {
 		if err != nil || len(reports[0].Problems) > 0 || reports[0].Last.Sequence != 60 || reports[0].First != c.until+1 {
 			t.Errorf("at commit %d: %+v, %v", sequence, reports, err)
 		}
-		if again, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Age: time.Hour}, Now: now, Check: hashed}); err != nil || len(again.Delete) > 0 {
+		if again, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Age: time.Hour}, Now: now, Check: hashed, Skipped: ignored}); err != nil || len(again.Delete) > 0 {
 			t.Errorf("a second time: %+v, %v", again, err)
 		}
 	}
@@ -121,7 +123,7 @@ func TestPruneByBytes(t *testing.T) {
 	for range 30 {
 		s := pruned(t)
 		r := lifecycle.Retention{Bytes: 1 + draw.Int64N(total+10)}
-		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: r, Now: commitTime(50), Check: hashed})
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: r, Now: commitTime(50), Check: hashed, Skipped: ignored})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +168,7 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	put(t, s, log, 1, 10, nil)
 	put(t, s, log, 11, 20, nil)
 	putSnapshot(t, s, 20, "twenty", false)
-	p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed})
+	p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed, Skipped: ignored})
 	if err != nil || len(p.Delete) > 0 || p.Snapshot != 0 || !p.Needed || p.Kept != 3 {
 		t.Errorf("without a verified snapshot: %+v, %v", p, err)
 	}
@@ -176,16 +178,16 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 		if err := errors.Join(s.Delete(t.Context(), name), s.Put(t.Context(), name, strings.NewReader(content), int64(len(content)))); err != nil {
 			t.Fatal(err)
 		}
-		p, err = archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed})
+		p, err = archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed, Skipped: ignored})
 		if err != nil || p.Snapshot != 30 || p.Until != 30 || !slices.Equal(short(p.Delete), []string{"segment 10", "segment 20", "snapshot 20", "segment 30"}) {
 			t.Errorf("with snapshot %d damaged: %+v, %v", damaged, short(p.Delete), err)
 		}
 	}
-	p, err = archive.PlanPrune(t.Context(), pruned(t), segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed, Before: 15})
+	p, err = archive.PlanPrune(t.Context(), pruned(t), segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed, Skipped: ignored, Before: 15})
 	if err != nil || p.Until != 10 || !p.Needed || !slices.Equal(short(p.Delete), []string{"segment 10"}) {
 		t.Errorf("if the log lacks commit 15: %+v, %v", short(p.Delete), err)
 	}
-	if p, err := archive.PlanPrune(t.Context(), pruned(t), segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{}, Now: commitTime(99), Check: hashed}); err != nil || len(p.Delete) > 0 || p.Needed {
+	if p, err := archive.PlanPrune(t.Context(), pruned(t), segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{}, Now: commitTime(99), Check: hashed, Skipped: ignored}); err != nil || len(p.Delete) > 0 || p.Needed {
 		t.Errorf("a retention of all deletes %v, %v", short(p.Delete), err)
 	}
 }
@@ -196,7 +198,7 @@ func TestPruneInterrupted(t *testing.T) {
 	interrupted := errors.New("interrupted")
 	for after := range 7 {
 		s := pruned(t)
-		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Bytes: 1}, Now: commitTime(99), Check: hashed})
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Bytes: 1}, Now: commitTime(99), Check: hashed, Skipped: ignored})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,12 +212,12 @@ func TestPruneInterrupted(t *testing.T) {
 	}
 }
 
-// failing is a store whose deletes fail after some, and whose reads fail if reads is set.
+// failing is a store whose deletes fail after some, and which cannot read some entries.
 type failing struct {
 	archive.Store
-	deletes int
-	reads   bool
-	err     error
+	deletes    int
+	unreadable func(archive.Name) bool
+	err        error
 }
 
 func (f *failing) Delete(ctx context.Context, name string) error {
@@ -226,7 +228,7 @@ func (f *failing) Delete(ctx context.Context, name string) error {
 }
 
 func (f *failing) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if n, _ := archive.ParseName(name); f.reads && n.Kind == archive.Verified {
+	if n, _ := archive.ParseName(name); f.unreadable != nil && f.unreadable(n) {
 		return nil, f.err
 	}
 	return f.Store.Open(ctx, name, offset, length)
@@ -237,9 +239,44 @@ func TestVerifyStoreFails(t *testing.T) {
 	t.Parallel()
 	s := pruned(t)
 	down := errors.New("the store is down")
-	reports, err := archive.Verify(t.Context(), &failing{Store: s, reads: true, err: down}, list(t, s), hashed, func(int64) {})
+	records := func(n archive.Name) bool { return n.Kind == archive.Verified }
+	reports, err := archive.Verify(t.Context(), &failing{Store: s, unreadable: records, err: down}, list(t, s), hashed, func(int64) {})
 	if !errors.Is(err, down) {
 		t.Errorf("%+v, %v", reports, err)
+	}
+}
+
+// A verified snapshot that the store cannot read does not count, and the one before it is kept. If the store cannot read
+// two, it is perhaps not of these alone, and nothing is planned.
+func TestPruneUnreadableSnapshot(t *testing.T) {
+	t.Parallel()
+	s := pruned(t)
+	down := errors.New("input/output error")
+	plan := func(unreadable ...uint64) (p archive.Pruning, skipped []string, err error) {
+		store := &failing{Store: s, err: down, unreadable: func(n archive.Name) bool {
+			return n.Kind == archive.Snapshot && slices.Contains(unreadable, n.Last)
+		}}
+		p, err = archive.PlanPrune(t.Context(), store, segmenttest.Realm, archive.PruneRule{
+			Retention: lifecycle.Retention{Bytes: 1}, Now: commitTime(99), Check: hashed,
+			Skipped: func(name string, err error) {
+				if !errors.Is(err, down) {
+					t.Errorf("%s is skipped because of %v", name, err)
+				}
+				skipped = append(skipped, name)
+			},
+		})
+		return p, skipped, err
+	}
+	p, skipped, err := plan()
+	if err != nil || p.Snapshot != 40 || len(skipped) > 0 {
+		t.Fatalf("a store that can be read keeps the snapshot of commit %d, skips %q, %v", p.Snapshot, skipped, err)
+	}
+	p, skipped, err = plan(50)
+	if err != nil || p.Snapshot != 30 || !slices.Equal(skipped, []string{archive.SnapshotName(segmenttest.Realm, 50).String()}) {
+		t.Errorf("the snapshot of commit %d is kept, %q are skipped, %v", p.Snapshot, skipped, err)
+	}
+	if p, _, err = plan(40, 50); !errors.Is(err, down) || len(p.Delete) > 0 {
+		t.Errorf("%d entries are to be deleted, %v", len(p.Delete), err)
 	}
 }
 

@@ -33,6 +33,13 @@ const verificationFormat = 1
 // maxVerification is the maximum size of a record in bytes.
 const maxVerification = 4 << 10
 
+// VersionError says that a record of a verification has a format of another version.
+type VersionError struct{ Format uint32 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("it has format %d, and this program reads format %d: use the version of Coppice that wrote it, or a later one", e.Format, verificationFormat)
+}
+
 type verificationJSON struct {
 	Format   uint32    `json:"format"`
 	Sequence uint64    `json:"sequence"`
@@ -109,7 +116,7 @@ func parseVerification(b []byte) (v Verification, err error) {
 		return v, err
 	}
 	if j.Format != verificationFormat {
-		return v, fmt.Errorf("it has format %d, and this program reads format %d: use the version of Coppice that wrote it, or a later one", j.Format, verificationFormat)
+		return v, &VersionError{j.Format}
 	}
 	v = Verification{Sequence: j.Sequence, Position: j.Position, Revision: j.Revision, From: j.From, By: j.By, At: j.At}
 	if _, err := fmt.Sscanf(j.Checksum, "%016x", &v.Checksum); err != nil {

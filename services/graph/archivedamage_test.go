@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -102,14 +103,21 @@ func TestArchiverPassesUnusableSnapshot(t *testing.T) {
 		a.damage(name)
 		return a.store
 	}
+	newer := func(a *archived, name string) archive.Store {
+		line := `{"format":2}`
+		a.replace(name, fmt.Appendf(nil, "%s\n%08x\n", line, crc32.ChecksumIEEE([]byte(line))))
+		return a.store
+	}
 	for what, c := range map[string]struct {
 		of    func(realm [16]byte, sequence uint64) archive.Name
 		spoil func(a *archived, name string) archive.Store
+		says  string
 	}{
-		"a damaged snapshot":   {archive.SnapshotName, damaged},
-		"an unreadable one":    {archive.SnapshotName, unread},
-		"a damaged record":     {archive.VerifiedName, damaged},
-		"an unreadable record": {archive.VerifiedName, unread},
+		"a damaged snapshot":         {archive.SnapshotName, damaged, "if it is damaged, delete it with its record"},
+		"an unreadable one":          {archive.SnapshotName, unread, "if it is damaged, delete it with its record"},
+		"a damaged record":           {archive.VerifiedName, damaged, "if it is damaged, delete it"},
+		"an unreadable record":       {archive.VerifiedName, unread, "if it is damaged, delete it"},
+		"a record of a newer format": {archive.VerifiedName, newer, "it has format 2, and this program reads format 1: use the version of Coppice that wrote it, or a later one"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +138,10 @@ func TestArchiverPassesUnusableSnapshot(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			s = a.archiving(ctx, a.dir, a.store, registry, &logged{})
 			a.verified(ctx, id, newest.Revision, "three")
-			a.warned(ctx, lifecycle.WarnArchiveDamaged, name, "delete it")
+			message := a.warned(ctx, lifecycle.WarnArchiveDamaged, name, c.says)
+			if !strings.Contains(c.says, "delete it") && strings.Contains(message, "delete it") {
+				t.Errorf("an entry that is not damaged is to be deleted: %s", message)
+			}
 			if counted(t, registry, "coppice_graph_archive_failures_total") == 0 {
 				t.Error("nothing was counted")
 			}
@@ -153,8 +164,8 @@ func TestArchiverPassesUnusableSnapshot(t *testing.T) {
 	}
 }
 
-// warned waits for a warning about the realm that has all parts.
-func (a *archived) warned(ctx context.Context, reason string, parts ...string) {
+// warned waits for a warning about the realm that has all parts, and returns its message.
+func (a *archived) warned(ctx context.Context, reason string, parts ...string) (message string) {
 	a.t.Helper()
 	operator := client.New(testkit.Conn(a.t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
 	testkit.WaitFor(a.t, ctx, fmt.Sprintf("a warning %s that has %q", reason, parts), func() bool {
@@ -162,10 +173,15 @@ func (a *archived) warned(ctx context.Context, reason string, parts ...string) {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
+		i := slices.IndexFunc(warnings, func(w client.Warning) bool {
 			return w.Reason == reason && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(w.Message, part) })
 		})
+		if i >= 0 {
+			message = warnings[i].Message
+		}
+		return i >= 0
 	})
+	return message
 }
 
 // The log is archived further behind a segment that cannot be read, of which operators are warned. When it is

@@ -117,7 +117,7 @@ func (w *work) cut(ctx context.Context) error {
 		if !w.isChecked(base) {
 			err := w.checkBase(ctx, base)
 			if unusable(err) {
-				err = fmt.Errorf("the log is not cut before another snapshot is verified: %w", w.advised(err, base))
+				err = fmt.Errorf("the log is not cut before another snapshot is verified: %w", advised(err, w.deleteBase(base)))
 			}
 			if err != nil {
 				return err

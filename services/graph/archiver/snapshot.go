@@ -101,7 +101,7 @@ func (w *work) record(ctx context.Context, v archive.Verification) error {
 	}
 	before, err := archive.ReadVerification(ctx, w.c.Store, w.realm, v.Sequence)
 	if archive.IsDamaged(err) {
-		err = fmt.Errorf("%w; if it is damaged, delete it, and the snapshot is verified again", err)
+		err = advised(err, "delete it, and the snapshot is verified again")
 	}
 	if err == nil && (before.Hash != v.Hash || before.Checksum != v.Checksum) {
 		err = fmt.Errorf("archive %s: %s is the record of another snapshot; delete it", w.c.Store, archive.VerifiedName(w.realm, v.Sequence))
@@ -175,12 +175,9 @@ func unusable(err error) bool {
 	return snapshot.IsUnusable(err) || errors.As(err, new(*snapshot.ReadError))
 }
 
-// advised returns the error for a snapshot that is unusable, with what to do.
-func (w *work) advised(err error, base archive.Verification) error {
-	if errors.As(err, new(*snapshot.VersionError)) { // which says what to do
-		return err
-	}
-	return fmt.Errorf("%w; if it is damaged, delete it with its record %s", err, archive.VerifiedName(w.realm, base.Sequence))
+// deleteBase says what to do about a damaged snapshot of a verification.
+func (w *work) deleteBase(base archive.Verification) string {
+	return "delete it with its record " + archive.VerifiedName(w.realm, base.Sequence).String()
 }
 
 // otherContent is the error for a snapshot that can be read, and is not the one that was verified.
@@ -252,7 +249,7 @@ func (w *work) foldFrom(ctx context.Context, base archive.Verification, to *copp
 	if base.Sequence > 0 {
 		err := w.load(ctx, base, dir)
 		if unusable(err) {
-			return hash, &baseError{w.advised(err, base)}
+			return hash, &baseError{advised(err, w.deleteBase(base))}
 		}
 		if err != nil {
 			return hash, err

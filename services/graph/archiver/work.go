@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/segment"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/snapshot"
 )
 
 // work is what an archiver does while it holds the lease.
@@ -160,13 +161,22 @@ func (w *work) usable(ctx context.Context, s archive.Item, fallback *archive.Fal
 	if err := fallback.From(ctx, err, archive.IsDamagedSegment(err)); err != nil {
 		return info, false, err
 	}
-	w.c.Unusable(s.Entry.Name, fmt.Errorf("%w; if it is damaged, delete it, and copy it from another archive (coppice archive copy); while the stream of the log has its commits, they are archived again", err))
+	w.c.Unusable(s.Entry.Name, advised(err, "delete it, and copy it from another archive (coppice archive copy); while the stream of the log has its commits, they are archived again"))
 	return info, false, nil
 }
 
 // skipped reports a record of a verification that cannot be used.
 func (w *work) skipped(name string, err error) {
-	w.c.Unusable(name, fmt.Errorf("%w; if it is damaged, delete it", err))
+	w.c.Unusable(name, advised(err, "delete it"))
+}
+
+// advised returns the error for an entry that cannot be used, with what to do if it is damaged. An entry of another
+// version is not to be deleted, and its error says what to do.
+func advised(err error, what string) error {
+	if errors.As(err, new(*archive.VersionError)) || errors.As(err, new(*segment.VersionError)) || errors.As(err, new(*snapshot.VersionError)) {
+		return err
+	}
+	return fmt.Errorf("%w; if it is damaged, %s", err, what)
 }
 
 // compare compares the archive with the log: segments, and verified snapshots, from the last one back, until
