@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -139,23 +140,29 @@ type unusableEntry struct {
 	err error
 }
 
-// maxUnusable is the maximum number of entries that one warning names.
-const maxUnusable = 10
+// maxUnusable is the maximum number of entries that one warning names, and maxUnusableText that of bytes that it says
+// of one.
+const (
+	maxUnusable     = 10
+	maxUnusableText = 1 << 10
+)
 
-// add records that an entry cannot be used, and reports whether that is to be reported now. The message names all
-// entries that were reported lately, because a warning replaces the one before.
+// add records that an entry cannot be used, and reports whether that is to be reported now. The message names first this
+// entry, and then the others that were reported lately, because a warning replaces the one before.
 func (u unusableEntries) add(name string, err error) (message string, due bool) {
 	maps.DeleteFunc(u, func(_ string, e unusableEntry) bool { return time.Since(e.at) >= warnAgain })
 	if _, ok := u[name]; ok {
 		return "", false
 	}
+	names := append([]string{name}, slices.Sorted(maps.Keys(u))...)
 	u[name] = unusableEntry{time.Now(), err}
 	message = "entries of the archive cannot be used, and are passed over"
-	for i, name := range slices.Sorted(maps.Keys(u)) {
-		if i == maxUnusable {
-			return fmt.Sprintf("%s; and %d more", message, len(u)-i), true
-		}
-		message += fmt.Sprintf("; %s: %v", name, u[name].err)
+	for _, name := range names[:min(len(names), maxUnusable)] {
+		text := u[name].err.Error()
+		message += fmt.Sprintf("; %s: %s", name, strings.ToValidUTF8(text[:min(len(text), maxUnusableText)], ""))
+	}
+	if more := len(names) - maxUnusable; more > 0 {
+		message += fmt.Sprintf("; and %d more", more)
 	}
 	return message, true
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -257,7 +258,8 @@ func TestArchiverReleasesLease(t *testing.T) {
 	s.stop(ctx)
 }
 
-// A warning about entries that cannot be used names those of the warning before, which it replaces.
+// A warning about entries that cannot be used names the new one, and then those of the warning before, which it
+// replaces.
 func TestUnusableEntries(t *testing.T) {
 	t.Parallel()
 	u := graph.UnusableEntries{}
@@ -267,6 +269,7 @@ func TestUnusableEntries(t *testing.T) {
 		{"b", "; b: damaged"},
 		{"b", ""},
 		{"a", "; a: damaged; b: damaged"},
+		{"c", "; c: damaged; a: damaged; b: damaged"},
 	} {
 		message, due := u.Add(c.name, errors.New("damaged"))
 		if due != (c.want != "") || !strings.HasSuffix(message, c.want) || strings.Count(message, "damaged") != strings.Count(c.want, "damaged") {
@@ -275,9 +278,9 @@ func TestUnusableEntries(t *testing.T) {
 	}
 	message := ""
 	for i := range 20 {
-		message, _ = u.Add(fmt.Sprintf("c-%02d", i), errors.New("damaged"))
+		message, _ = u.Add(fmt.Sprintf("d-%02d", i), errors.New("damaged "+strings.Repeat("é", 4000)))
 	}
-	if strings.Count(message, "damaged") != 10 || !strings.HasSuffix(message, "; and 12 more") {
+	if strings.Count(message, "damaged") != 10 || !strings.Contains(message, "passed over; d-19: ") || !strings.HasSuffix(message, "; and 13 more") || len(message) > 12<<10 || !utf8.ValidString(message) {
 		t.Errorf("%q", message)
 	}
 }
