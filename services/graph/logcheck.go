@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -150,6 +151,7 @@ type logCheck struct {
 	copies   *copyCheck
 	counts   *countCheck
 	reported map[string]time.Time // when damage was reported, by what was damaged
+	unsure   time.Time            // when unknown has logged that
 }
 
 // checkLogs runs until ctx ends, or until the log has lost commits that the state has.
@@ -211,7 +213,8 @@ func (c *logCheck) check(ctx context.Context) error {
 		begins, err = r.logBegins(short, &extent)
 	}
 	if err != nil {
-		begins = extent.First // it is looked at again, and the archiver reports that the archive cannot be read
+		begins = extent.First // it is looked at again
+		c.unknown(err)
 	}
 	server, lacking := c.counts.step(short, &extent, begins)
 	if lacking != nil {
@@ -245,6 +248,9 @@ func (r *realm) checkNewest(ctx context.Context) error {
 	if err == nil && r.logEnd > 0 {
 		err = r.await(ctx, func(ctx context.Context) error { return r.events.Confirm(ctx, r.logEnd) })
 	}
+	if err == nil {
+		err = r.retract(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("realm %s: %w", r.name, err)
 	}
@@ -252,6 +258,23 @@ func (r *realm) checkNewest(ctx context.Context) error {
 		return r.refuse(&extent, extent.Damage(begins))
 	}
 	return nil
+}
+
+// retract deletes the announcement of a cut that is for messages behind the end of the log.
+func (r *realm) retract(ctx context.Context) error {
+	for begun := time.Now(); ; {
+		var beyond bool
+		err := r.await(ctx, func(ctx context.Context) (err error) {
+			beyond, err = r.events.Retract(ctx, time.Since(begun) >= r.events.MaxLag())
+			return err
+		})
+		if err != nil || !beyond {
+			return err
+		}
+		if err := poll.Sleep(ctx, firstRetry); err != nil {
+			return err
+		}
+	}
 }
 
 // step reads a part of the log again.
@@ -291,6 +314,14 @@ const (
 	adviceLog  = "the state still has the commits, but cannot be rebuilt from the stream: the commits are read from the archive if its segments have them; otherwise restore the stream from a backup, or from a NATS server whose copy has them"
 	adviceCopy = "before any other server is stopped for long or replaced, stop this one, delete its directory of this stream, and start it: it copies the stream from the others"
 )
+
+// unknown logs that it cannot be found out whether the first messages of the stream were cut, at most once in warnAgain.
+func (c *logCheck) unknown(err error) {
+	if time.Since(c.unsure) >= warnAgain {
+		c.unsure = time.Now()
+		c.r.log.Warn("the log begins later than it did, and whether that is because of a cut cannot be found out; it is tried again", "error", err)
+	}
+}
 
 // report logs damage and warns of it, at most once in warnAgain for the same thing.
 func (c *logCheck) report(of string, damage error, advice string) {

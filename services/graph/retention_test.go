@@ -389,3 +389,26 @@ func (b *bounded) operator() *client.Client {
 	b.t.Helper()
 	return client.New(testkit.Conn(b.t, b.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
 }
+
+// An announcement of a cut up to a position that the stream does not have, because an earlier backup of it was restored, is
+// deleted by the next writer.
+func TestAnnouncementBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	announced := func() eventlog.Announcement {
+		t.Helper()
+		e, err := a.log().Announced(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	if err := a.log().Announce(t.Context(), 1000, time.Now()); err != nil || announced().Position != 1000 {
+		t.Fatalf("%+v, %v", announced(), err)
+	}
+	a.creates("two")
+	if e := announced(); e.Position > 0 {
+		t.Errorf("%+v", e)
+	}
+}

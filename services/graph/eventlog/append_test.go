@@ -60,6 +60,9 @@ func newBenchWith(t *testing.T, change func(*jetstream.StreamConfig)) *bench {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := bus.EnsureBucket(b.ctx, b.js, bus.WriterBucket, 1); err != nil {
+		t.Fatal(err)
+	}
 	if change != nil {
 		c := bus.LogConfig(realm, 1)
 		change(&c)

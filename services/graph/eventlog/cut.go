@@ -87,7 +87,7 @@ func (l *Log) announce(ctx context.Context, position uint64, now time.Time) erro
 	if err != nil {
 		return err
 	}
-	kv, err := bus.EnsureBucket(ctx, l.js, bus.WriterBucket, info.Config.Replicas)
+	kv, err := l.js.KeyValue(ctx, bus.WriterBucket)
 	if err == nil {
 		_, err = kv.Update(ctx, bus.CutKey(l.realm), value, revision)
 	}
@@ -95,6 +95,28 @@ func (l *Log) announce(ctx context.Context, position uint64, now time.Time) erro
 		return fmt.Errorf("log of realm %s: announce that sequence %d and those before it are cut: %w", l.realm, position, err)
 	}
 	return nil
+}
+
+// Retract deletes an announcement up to a position that the stream does not have: an earlier backup of it was restored, since a
+// cut never removes the last message. Such an announcement would hide a later loss of first messages. If caughtUp is not set, the
+// server that leads the stream may still lack its end (MaxLag), and beyond reports that there is such an announcement.
+// Those in the metadata of a stream stay.
+func (l *Log) Retract(ctx context.Context, caughtUp bool) (beyond bool, err error) {
+	a, revision, info, err := l.announced(ctx)
+	if err != nil || a.Position < info.State.LastSeq || a == inMetadata(info.Config.Metadata) {
+		return false, err
+	}
+	if !caughtUp {
+		return true, nil
+	}
+	kv, err := l.js.KeyValue(ctx, bus.WriterBucket)
+	if err == nil {
+		err = kv.Delete(ctx, bus.CutKey(l.realm), jetstream.LastRevision(revision))
+	}
+	if err != nil && bus.Classify(err) != bus.Conflict { // otherwise another process has changed it
+		return false, fmt.Errorf("log of realm %s: delete the announcement that sequence %d and those before it are cut: %w", l.realm, a.Position, err)
+	}
+	return false, nil
 }
 
 // Cut removes the messages of the stream up to a position, which must not be the last and

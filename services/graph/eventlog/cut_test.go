@@ -137,6 +137,38 @@ func TestAnnouncedForAnotherStream(t *testing.T) {
 	b.announces(again, 2, at)
 }
 
+// An announcement beyond the end of the stream is deleted, unless the stream may lag. One that the stream can have been
+// cut up to stays.
+func TestRetract(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	retract := func(caughtUp, want bool) {
+		t.Helper()
+		if beyond, err := b.log.Retract(b.ctx, caughtUp); err != nil || beyond != want {
+			t.Errorf("retracted: %t, %v", beyond, err)
+		}
+	}
+	retract(true, false) // there is none
+	for range 3 {
+		if _, err := b.js.Publish(b.ctx, bus.LogSubject(realm), []byte("a message")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.announce(b.log, 2, at)
+	retract(true, false)
+	b.announces(b.log, 2, at)
+	for _, position := range []uint64{3, 7} {
+		b.announce(b.log, position, at)
+		retract(false, true)
+		b.announces(b.log, position, at)
+		retract(true, false)
+		b.announces(b.log, 0, time.Time{})
+	}
+	retract(true, false)
+	b.announce(b.log, 1, at)
+	b.announces(b.log, 1, at)
+}
+
 // The announcement has the encoding that is documented, with which other versions read it.
 func TestAnnouncementEncoding(t *testing.T) {
 	t.Parallel()
