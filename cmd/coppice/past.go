@@ -99,6 +99,9 @@ func (s *session) past(ctx context.Context, m client.Moment) (*client.Client, er
 func (a *app) reader(c *client.Client) *lookup.Reader {
 	r := lookup.New(c, nil, a.stderr, a.dial.Timeout, a.now)
 	r.Recording = a.offline != "" || c.Past() != nil
+	if isTerminal(a.stderr) {
+		r.Progress = a.stderr
+	}
 	return r
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// archiveLog stores the log of a realm of the running stack in an archive in a directory, as one
-// segment: archivelog dir realm.
+// archiveLog stores the log of a realm of the running stack in an archive in a directory, as one segment behind those that
+// the archive has: archivelog dir realm. It sets SEGMENT to its name.
 func archiveLog(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: archivelog dir realm")
@@ -38,11 +38,20 @@ func archiveLog(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	last, _, err := log.Last(ctx)
 	ts.Check(err)
+	store, err := dirstore.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	from := uint64(1)
+	for e, err := range store.List(ctx, "") {
+		ts.Check(err)
+		r, err := archive.OpenSegment(ctx, store, e)
+		ts.Check(err)
+		from = r.Info().Last.Position + 1
+	}
 	var b bytes.Buffer
 	w, err := segment.NewWriter(&b)
 	ts.Check(err)
 	end := errors.New("the end")
-	if err := log.Follow(ctx, 1, func(m eventlog.Message) error {
+	if err := log.Follow(ctx, from, func(m eventlog.Message) error {
 		if err := w.Add(m.Sequence, m.Data); err != nil {
 			return err
 		}
@@ -55,11 +64,9 @@ func archiveLog(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	info, err := w.Close()
 	ts.Check(err)
-	dir := ts.MkAbs(args[0])
-	store, err := dirstore.Create(dir)
-	ts.Check(err)
 	name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: info.First.Sequence, Last: info.Last.Sequence}.String()
 	ts.Check(store.Put(ctx, name, &b, int64(b.Len())))
+	ts.Setenv("SEGMENT", name)
 }
 
 // archiveIn returns the archive in a directory of data; nil if there is none.

@@ -15,6 +15,7 @@ type Bar struct {
 	Total int64
 	Noun  string // what is counted instead of bytes: commit
 	Now   func() time.Time
+	After time.Duration // nothing is shown before
 
 	done         int64
 	began, drawn time.Time
@@ -36,7 +37,7 @@ func (b *Bar) Add(n int64) {
 		b.began = now
 	}
 	b.done += n
-	if now.Sub(b.drawn) >= redraw {
+	if now.Sub(b.began) >= b.After && now.Sub(b.drawn) >= redraw {
 		b.drawn = now
 		_, _ = fmt.Fprintf(b.W, "\r%s\x1b[K", b.line(now))
 	}

@@ -34,6 +34,26 @@ func TestBar(t *testing.T) {
 	(&Bar{Total: 5}).Add(1) // not a terminal
 }
 
+// A bar that is for long work alone is not shown before.
+func TestBarAfter(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	now := time.Unix(100, 0)
+	b := Bar{W: &out, Label: "searching", Noun: "commit", Total: 10, Now: func() time.Time { return now }, After: time.Second}
+	for range 2 {
+		b.Add(1)
+		now = now.Add(999 * time.Millisecond)
+	}
+	b.Clear()
+	if out.Len() > 0 {
+		t.Errorf("written %q", out.String())
+	}
+	b.Add(1)
+	if got := out.String(); !strings.HasPrefix(got, "\rsearching [=========") {
+		t.Errorf("written %q", got)
+	}
+}
+
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 10: "1.5 MiB", 5 << 40: "5.0 TiB", 3000 << 40: "3000.0 TiB"} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"sort"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -33,6 +35,8 @@ type History struct {
 	// Pruned is set when Tail has reached commits that are neither in the log nor in the archive
 	// any more. It names their revisions.
 	Pruned error
+	// Progress is a terminal on which Tail shows how much of the log it has searched; nil for none.
+	Progress io.Writer
 }
 
 // Page is the events of one commit.
@@ -150,6 +154,8 @@ func (h *History) Tail(ctx context.Context, events, commits int, about client.Lo
 	if len(about.UIDs) > 0 || about.Name != "" { // most commits do not even come here
 		chunk, most = 4*maxChunk, 64*maxChunk
 	}
+	bar := &console.Bar{W: h.Progress, Label: "searching the log", Noun: "commit", Total: int64(min(high, uint64(commits))), Now: time.Now, After: time.Second}
+	defer bar.Clear()
 	for high > 0 && commits > 0 {
 		low := high - min(high, chunk, uint64(commits)) + 1
 		about.FromSequence, about.ToSequence = low, high
@@ -174,6 +180,7 @@ func (h *History) Tail(ctx context.Context, events, commits int, about client.Lo
 			found = append(found, e)
 		}
 		commits -= int(high - low + 1)
+		bar.Add(int64(high - low + 1))
 		high = low - 1
 		chunk = min(2*chunk, most)
 	}

@@ -20,6 +20,8 @@ type Reader struct {
 	Kinds *client.Kinds
 	// Recording is true if the realm is a recording, which has no warnings.
 	Recording bool
+	// Progress is a terminal on which long searches of the log show how far they are; nil for none.
+	Progress io.Writer
 
 	client  client.Interface
 	stderr  io.Writer
@@ -127,5 +129,7 @@ func (r *Reader) Warnings(ctx context.Context, uid string, match func(client.War
 
 // History opens the event log of the realm.
 func (r *Reader) History(ctx context.Context) (*history.History, error) {
-	return history.Open(ctx, r.client.Log(), r.Kinds.ResourceName)
+	h, err := history.Open(ctx, r.client.Log(), r.Kinds.ResourceName)
+	h.Progress = r.Progress
+	return h, err
 }
