@@ -69,7 +69,10 @@ var stores = map[string]*regexp.Regexp{
 }
 
 // pairs are injuries of two files: the state has to be rebuilt, from a log that is damaged too.
-var pairs = map[string][]string{"log block, state table": {"log block", "state table"}}
+var pairs = map[string][]string{
+	"log block, state table":    {"log block", "state table"},
+	"log block, state manifest": {"log block", "state manifest"},
+}
 
 // ways are the injuries. They return nil to remove the file.
 var ways = map[string]func(b []byte, r *rand.Rand) []byte{
@@ -276,67 +279,60 @@ func kindsOf(t *testing.T, kinds []string) []string {
 	return []string{*only}
 }
 
+// injury is a damage to the files of an installation.
+type injury struct {
+	killed, archived bool
+	store, way       string
+}
+
+func (i injury) base() string {
+	base := "clean stop"
+	if i.killed {
+		base = "SIGKILL"
+	}
+	if i.archived {
+		base += ", archive"
+	}
+	return base
+}
+
+// always are injuries that each run has: after a kill the log is damaged, and perhaps the state too, and the archive has
+// the commits.
+func always(kinds []string) (list []injury) {
+	for _, way := range slices.Sorted(maps.Keys(ways)) {
+		for _, store := range []string{"log block", "log block, state manifest"} {
+			if slices.Contains(kinds, store) {
+				list = append(list, injury{true, true, store, way})
+			}
+		}
+	}
+	return list
+}
+
 func TestInjuries(t *testing.T) {
 	ctx := testkit.Context(t)
 	clean, killed, texts := bases(ctx, t)
 	r := rand.New(rand.NewPCG(*seed, 0))
 	kinds, manners := kindsOf(t, slices.Concat(slices.Sorted(maps.Keys(stores)), slices.Sorted(maps.Keys(pairs)))), slices.Sorted(maps.Keys(ways))
+	list := always(kinds)
+	fixed := len(list)
+	for range *injuries {
+		list = append(list, injury{store: kinds[r.IntN(len(kinds))], way: manners[r.IntN(len(manners))], archived: r.IntN(2) == 1, killed: r.IntN(2) == 1})
+	}
 	count := map[string]int{}
-	for i := range *injuries {
-		store, way := kinds[r.IntN(len(kinds))], manners[r.IntN(len(manners))]
-		base, from, archived := "clean stop", clean, r.IntN(2) == 1
-		if r.IntN(2) == 1 {
-			base, from = "SIGKILL", killed
+	for i, of := range list {
+		from := clean
+		if of.killed {
+			from = killed
 		}
-		if archived {
-			base += ", archive"
-		}
-		t.Run(fmt.Sprintf("%d/%s/%s/%s", i, base, store, way), func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
-			err := os.CopyFS(dir, os.DirFS(from))
-			if err == nil {
-				err = os.Chmod(filepath.Join(dir, "coppice.secret"), 0o600)
+		t.Run(fmt.Sprintf("%d/%s/%s/%s", i, of.base(), of.store, of.way), func(t *testing.T) {
+			result := of.test(ctx, t, from, texts, r)
+			if result == "" && i < fixed {
+				t.Error("there is no such file")
 			}
-			if err != nil {
-				t.Fatal(err)
+			if result != "" {
+				count[strings.Join([]string{of.base(), of.store, of.way, result}, " | ")]++
 			}
-			var entries archive.Store
-			if archived {
-				entries = archiveOf(t, dir)
-			}
-			var files []string
-			of, paired := pairs[store]
-			if !paired {
-				of = []string{store}
-			}
-			for _, of := range of {
-				file := injure(t, dir, stores[of], ways[way], r)
-				if file == "" {
-					return // this base has no such file
-				}
-				files = append(files, file)
-			}
-			state, ofLog := tables(t, dir), strings.HasPrefix(store, "log block")
-			result, err := outcome(ctx, t, dir, entries, texts, ofLog)
-			if result == "refused" && archived && strings.Contains(err.Error(), "restart the server") {
-				if result, err = outcome(ctx, t, dir, entries, texts, ofLog); result == "survived" {
-					result = "survived after a restart"
-				}
-			}
-			if result == "refused" && (!strings.HasPrefix(store, "log") || !strings.Contains(err.Error(), "realm default: ")) {
-				t.Errorf("refused: %v", err)
-			}
-			if result == "refused" && ofLog && archived {
-				t.Errorf("refused, although the archive has all commits: %v", err)
-			}
-			if result == "refused" && len(state) > 0 && !slices.ContainsFunc(tables(t, dir), func(name string) bool { return slices.Contains(state, name) }) {
-				t.Errorf("the refused start has left nothing of the state: %v", err)
-			}
-			if result != "refused" && err != nil {
-				t.Errorf("at the stop: %v", err)
-			}
-			t.Logf("%s: %s: %v", strings.Join(files, ", "), result, err)
-			count[strings.Join([]string{base, store, way, result}, " | ")]++
 		})
 	}
 	var rows []string
@@ -345,4 +341,54 @@ func TestInjuries(t *testing.T) {
 	}
 	slices.Sort(rows)
 	t.Logf("seed %d:\n%s", *seed, strings.Join(rows, "\n"))
+}
+
+// test injures a copy of an installation, and returns the outcome; "" if it has no file of this kind.
+func (i injury) test(ctx context.Context, t *testing.T, from string, texts map[string]string, r *rand.Rand) (result string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	err := os.CopyFS(dir, os.DirFS(from))
+	if err == nil {
+		err = os.Chmod(filepath.Join(dir, "coppice.secret"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries archive.Store
+	if i.archived {
+		entries = archiveOf(t, dir)
+	}
+	var files []string
+	of, paired := pairs[i.store]
+	if !paired {
+		of = []string{i.store}
+	}
+	for _, of := range of {
+		file := injure(t, dir, stores[of], ways[i.way], r)
+		if file == "" {
+			return "" // this base has no such file
+		}
+		files = append(files, file)
+	}
+	state, ofLog := tables(t, dir), strings.HasPrefix(i.store, "log block")
+	result, err = outcome(ctx, t, dir, entries, texts, ofLog)
+	if result == "refused" && i.archived && strings.Contains(err.Error(), "restart the server") {
+		if result, err = outcome(ctx, t, dir, entries, texts, ofLog); result == "survived" {
+			result = "survived after a restart"
+		}
+	}
+	if result == "refused" && (!strings.HasPrefix(i.store, "log") || !strings.Contains(err.Error(), "realm default: ")) {
+		t.Errorf("refused: %v", err)
+	}
+	if result == "refused" && ofLog && i.archived {
+		t.Errorf("refused, although the archive has all commits: %v", err)
+	}
+	if result == "refused" && len(state) > 0 && !slices.ContainsFunc(tables(t, dir), func(name string) bool { return slices.Contains(state, name) }) {
+		t.Errorf("the refused start has left nothing of the state: %v", err)
+	}
+	if result != "refused" && err != nil {
+		t.Errorf("at the stop: %v", err)
+	}
+	t.Logf("%s: %s: %v", strings.Join(files, ", "), result, err)
+	return result
 }

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 )
@@ -75,11 +78,16 @@ func (w *world) resume() {
 	w.restore()
 }
 
-// cut lets time pass until the services have archived the log and cut it. Then all services start
-// again, the graph services without a state of their own, and must agree with the model.
+// cut lets time pass until the services have archived the log and cut it. A command from before is then repeated, and a watch
+// begins there. Then all services start again, the graph services without a state of their own, and must agree with the model.
 func (w *world) cut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*settleTime)
 	defer cancel()
+	setup := &script{tag: "setup", w: w, a: w.a}
+	first, id := optionsCommand(arguments{"grace": "9m"}), w.newID()
+	if err := setup.performAs(ctx, id, first, true); err != nil {
+		return err
+	}
 	w.halt()
 	w.limits = eager
 	w.ahead.Add(int64(old))
@@ -88,7 +96,7 @@ func (w *world) cut(ctx context.Context) error {
 		return err
 	}
 	w.a.mu.Lock()
-	before, setup := w.a.sequence, &script{tag: "setup", w: w, a: w.a}
+	before := w.a.sequence
 	w.a.mu.Unlock()
 	for n := 0; ; n++ {
 		c := optionsCommand(arguments{"grace": fmt.Sprintf("%dm", 10+n%2), "retention": retained})
@@ -109,6 +117,18 @@ func (w *world) cut(ctx context.Context) error {
 			w.ahead.Add(int64(old))
 		}
 	}
+	if err := w.verify(ctx); err != nil {
+		return fmt.Errorf("after a cut of the log: %w", err)
+	}
+	if _, err := setup.send(ctx, id, first); !errors.Is(err, client.ErrOutcomeUnknown) { // that it has no effect is checked with the log
+		return fmt.Errorf("a command whose commit was cut is repeated: %w", err)
+	}
+	for _, err := range client.New(w.nc, client.WithActor(bus.RoleOperator)).Resource(client.Resource{Plural: "namespaces"}, "").Watch(ctx, client.FromRevision(1)) {
+		if !errors.Is(err, client.ErrExpired) {
+			return fmt.Errorf("a watch from a commit on that was cut: %w", err)
+		}
+		break
+	}
 	w.halt()
 	for i := range w.graphs {
 		if err := os.RemoveAll(filepath.Join(w.dir, fmt.Sprint("graph-", i))); err != nil {
@@ -117,7 +137,10 @@ func (w *world) cut(ctx context.Context) error {
 	}
 	w.limits = archiver.Limits{}
 	w.resume()
-	return w.agrees(ctx)
+	if err := w.agrees(ctx); err != nil {
+		return err
+	}
+	return w.verify(ctx)
 }
 
 // agrees waits until the API returns all objects as the model has them.

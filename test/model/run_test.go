@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -147,9 +148,13 @@ func (s *script) command1(ctx context.Context, words []string) error {
 
 // perform sends a command, and checks the reply against the model.
 func (s *script) perform(ctx context.Context, c *command, twice bool) error {
+	return s.performAs(ctx, s.w.newID(), c, twice)
+}
+
+// performAs is perform with the id of the command.
+func (s *script) performAs(ctx context.Context, id uuid.UUID, c *command, twice bool) error {
 	s.a.mu.Lock()
 	k := &sent{command: c, script: s, possible: map[string]bool{}}
-	id := s.w.newID()
 	if c.verb == bus.VerbDeleteCollection {
 		s.collecting, s.collects = c, s.a.m.revision
 	} else {
