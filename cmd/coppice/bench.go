@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/bench"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // benchmark describes the subcommand of a benchmark.
@@ -25,6 +27,8 @@ type benchmark struct {
 	flags func(f *pflag.FlagSet) func() (bench.Benchmark, error)
 	// alone is true if the benchmark always starts its services itself and takes no --server.
 	alone bool
+	// wholeLog is true if the benchmark reads its whole log from the stream: it is not archived, and so not cut.
+	wholeLog bool
 }
 
 // benchmarks are all benchmarks. Each takes less than a minute with its defaults.
@@ -146,7 +150,7 @@ other client deletes one owner of one object after the other.`,
 		},
 	},
 	{
-		name: "replay", short: "Measure the replay of a log into an empty state", alone: true,
+		name: "replay", short: "Measure the replay of a log into an empty state", alone: true, wholeLog: true,
 		long: `Write a log, half of it creations and half the removals of a cascade (or only
 creations, with --live), and measure its replay into an empty state. The result
 counts events as objects.`,
@@ -158,7 +162,7 @@ counts events as objects.`,
 		},
 	},
 	{
-		name: "bootstrap", short: "Measure the start of a replica from a snapshot, next to a replay of the log", alone: true,
+		name: "bootstrap", short: "Measure the start of a replica from a snapshot, next to a replay of the log", alone: true, wholeLog: true,
 		long: `Create objects and update each once, write a snapshot of the state, and create one object
 more for every 100. Then measure three starts of a replica: of an empty one by a replay
 of the log, of an empty one from the snapshot and the commits since, and of one
@@ -275,8 +279,8 @@ process uses. It counts realms as objects.`,
 }
 
 // benchServer says in the help texts what is measured.
-const benchServer = `Without a server all services run here, in a temporary directory, and every commit
-is synced to disk before it is acknowledged.
+const benchServer = `Without a server all services run here, in a temporary directory. Every commit is
+synced to disk before it is acknowledged, and the log is archived as 'coppice up' does.
 
 With --server or --context the services of that realm are measured; $NATS_URL and
 $NATS_CONTEXT are not enough. Each run creates objects in a new namespace,
@@ -286,7 +290,8 @@ bench-ID. What the benchmark does not delete remains there: 'coppice delete all 
 // benchFlags are the flags that all benchmarks have.
 type benchFlags struct {
 	output     string
-	elsewhere  bool // --server or --context is given
+	elsewhere  bool                // --server or --context is given
+	archive    lifecycle.Retention // none for no archive
 	processors int
 	processes  bool
 	dir        string
@@ -345,6 +350,9 @@ func (a *app) benchmarkCommand(b benchmark) *cobra.Command {
 	if !b.alone {
 		c.Long = cmp.Or(b.long, b.short+".") + "\n\n" + benchServer
 	}
+	if !b.wholeLog {
+		f.archive = archiveOfUp
+	}
 	make = b.flags(c.Flags())
 	return c
 }
@@ -370,7 +378,7 @@ func (a *app) bench(ctx context.Context, f benchFlags, run bench.Benchmark) (err
 func (a *app) benchDeployment(ctx context.Context, f benchFlags) (*bench.Deployment, error) {
 	config := bench.Config{
 		Processors: f.processors, Processes: f.processes, Version: version(), Log: a.quietLogger(), Progress: a.benchProgress(),
-		Measuring: func() (func() error, error) { return startProfiles(f.profile) },
+		Archive: f.archive, Measuring: func() (func() error, error) { return startProfiles(f.profile) },
 	}
 	if f.elsewhere {
 		c, nc, err := a.client(ctx)
@@ -381,8 +389,11 @@ func (a *app) benchDeployment(ctx context.Context, f benchFlags) (*bench.Deploym
 		d.OnClose(func() error { nc.Close(); return nil })
 		return d, nil
 	}
-	var err error
-	if config.Dir, err = os.MkdirTemp(f.dir, "coppice-bench-"); err != nil {
+	dir, err := os.MkdirTemp(f.dir, "coppice-bench-")
+	if err == nil {
+		config.Dir, err = filepath.Abs(dir) // for the URL of the archive
+	}
+	if err != nil {
 		return nil, err
 	}
 	remove := func() error { return os.RemoveAll(config.Dir) }

@@ -12,13 +12,17 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
 // Config is how to deploy what is measured.
@@ -27,6 +31,8 @@ type Config struct {
 	Dir string
 	// Processors is the number of garbage processors; 1 if zero.
 	Processors int
+	// Archive bounds the archive in Dir that the log is archived in; zero for no archive.
+	Archive lifecycle.Retention
 	// Processes runs each service as a process of its own, and the NATS
 	// server in this one.
 	Processes bool
@@ -73,7 +79,15 @@ func Deploy(ctx context.Context, c Config) (_ *Deployment, err error) {
 	if c.Processes {
 		return d, d.startProcesses(ctx)
 	}
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: c.Dir, Processors: c.Processors, Version: c.Version, Log: c.Log})
+	config := allinone.Config{Dir: c.Dir, Processors: c.Processors, Version: c.Version, Log: c.Log}
+	if c.archives() {
+		store, err := stores.Opener{}.Create(ctx, c.archive())
+		if err != nil {
+			return nil, err
+		}
+		config.Graph = func(g *graph.Config) { g.Archive, g.ArchiveRetention = store, c.Archive }
+	}
+	stack, err := allinone.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +117,13 @@ func (c *Config) defaults() {
 	if c.Measuring == nil {
 		c.Measuring = func() (func() error, error) { return func() error { return nil }, nil }
 	}
+}
+
+func (c *Config) archives() bool { return c.Archive != lifecycle.Retention{} }
+
+// archive returns where the log is archived.
+func (c *Config) archive() archive.Location {
+	return archive.Location{Scheme: "file", Dir: filepath.Join(c.Dir, "archive")}
 }
 
 // Close stops what Deploy has started.
@@ -168,8 +189,11 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 		d.close = append(d.close, c.stop)
 		return nil
 	}
-	file := filepath.Join(d.c.Dir, secret.FileName)
-	err = errors.Join(start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, "graph"), "--secret", file), start(bus.RoleScanner), start(bus.RoleFinalizers))
+	args := []string{"--data", filepath.Join(d.c.Dir, "graph"), "--secret", filepath.Join(d.c.Dir, secret.FileName)}
+	if d.c.archives() { // all of it is kept
+		args = append(args, "--archive", d.c.archive().String())
+	}
+	err = errors.Join(start(bus.RoleGraph, args...), start(bus.RoleScanner), start(bus.RoleFinalizers))
 	for range d.c.Processors {
 		err = errors.Join(err, start(bus.RoleProcessor, "--concurrency", strconv.Itoa(concurrency)))
 	}
