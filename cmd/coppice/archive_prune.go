@@ -80,7 +80,9 @@ func (o *opened) prune(ctx context.Context, url string, f pruneFlags) error {
 
 func (o *opened) pruneRealm(ctx context.Context, store archive.Store, realm [16]byte, r lifecycle.Retention, dryRun bool) error {
 	now := o.now()
-	skipped := func(name string, err error) { _, _ = fmt.Fprintf(o.stderr, "coppice: %s: %v\n", name, err) }
+	skipped := func(name string, err error) {
+		_, _ = fmt.Fprintf(o.stderr, "coppice: %s cannot be used, and is passed over: %v\n", name, err)
+	}
 	p, err := archive.PlanPrune(ctx, store, realm, archive.PruneRule{Retention: r, Now: now, Check: snapshot.CheckEntry, Skipped: skipped})
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ type PruneRule struct {
 	Now       time.Time
 	// Check reads a snapshot.
 	Check SnapshotCheck
-	// Skipped is called with the name of each snapshot that does not count, because it is damaged or the store cannot
+	// Skipped is called with the name of each entry that does not count, because it is a damaged snapshot or the store cannot
 	// read it, and why.
 	Skipped func(name string, err error)
 	// Before is the first commit for which nothing else than the archive may have the segment, 0
@@ -73,15 +73,15 @@ func PlanPrune(ctx context.Context, store Store, realm [16]byte, rule PruneRule)
 	if err != nil {
 		return p, err
 	}
-	var fallback Fallback
+	passed := passing{skipped: rule.Skipped, names: map[string]bool{}}
 	for len(verified) > 0 {
 		kept := verified[max(0, len(verified)-keptSnapshots):]
-		n, needed, err := rule.beyond(ctx, store, units, kept[0].Last)
+		n, needed, err := rule.beyond(ctx, store, units, kept[0].Last, &passed)
 		if err != nil {
 			return p, err
 		}
 		if n > 0 {
-			undamaged, err := rule.undamaged(ctx, store, kept, &fallback)
+			undamaged, err := rule.undamaged(ctx, store, kept, &passed)
 			if err != nil {
 				return p, err
 			}
@@ -96,7 +96,7 @@ func PlanPrune(ctx context.Context, store Store, realm [16]byte, rule PruneRule)
 		}
 		return p, nil
 	}
-	if err := fallback.Err(); err != nil {
+	if err := passed.Err(); err != nil {
 		return p, err
 	}
 	total := int64(0)
@@ -165,9 +165,29 @@ func pruneUnits(ctx context.Context, store Store, realm [16]byte) (units []unit,
 
 func (u unit) rank() int { return slices.Index(kinds, u.items[len(u.items)-1].Kind) }
 
+// passing passes over entries that cannot be used.
+type passing struct {
+	Fallback
+	skipped func(name string, err error)
+	names   map[string]bool // that were passed over
+}
+
+// over returns nil if an entry is passed over after an error, and otherwise the failure of the store.
+func (p *passing) over(ctx context.Context, name string, err error) error {
+	if p.names[name] || errors.Is(err, ErrNotFound) { // deleted meanwhile
+		return nil
+	}
+	if err := p.From(ctx, err, IsDamaged(err)); err != nil {
+		return err
+	}
+	p.names[name] = true
+	p.skipped(name, err)
+	return nil
+}
+
 // beyond returns how many units are beyond the retention and precede a snapshot. needed reports whether the next
 // one is beyond it too.
-func (r PruneRule) beyond(ctx context.Context, store Store, units []unit, snapshot uint64) (n int, needed bool, err error) {
+func (r PruneRule) beyond(ctx context.Context, store Store, units []unit, snapshot uint64, passed *passing) (n int, needed bool, err error) {
 	size := int64(0) // of all but the first n
 	for _, u := range units {
 		size += u.size
@@ -177,7 +197,9 @@ func (r PruneRule) beyond(ctx context.Context, store Store, units []unit, snapsh
 		if !is && r.Retention.Age > 0 {
 			at, known, err := u.time(ctx, store)
 			if err != nil {
-				return 0, false, err
+				if err := passed.over(ctx, u.items[0].Entry.Name, err); err != nil {
+					return 0, false, err
+				}
 			}
 			if !known {
 				continue // it goes with the next one
@@ -238,17 +260,16 @@ func IsDamaged(err error) bool {
 }
 
 // undamaged returns those of some snapshots that can be read and are undamaged. The error is a failure of the store.
-func (r PruneRule) undamaged(ctx context.Context, store Store, snapshots []Item, fallback *Fallback) (undamaged []Item, err error) {
+func (r PruneRule) undamaged(ctx context.Context, store Store, snapshots []Item, passed *passing) (undamaged []Item, err error) {
 	for _, s := range snapshots {
 		err := checkSnapshot(ctx, store, s, r.Check)
 		if err == nil {
 			undamaged = append(undamaged, s)
 			continue
 		}
-		if err := fallback.From(ctx, err, IsDamaged(err)); err != nil {
+		if err := passed.over(ctx, s.Entry.Name, err); err != nil {
 			return nil, err
 		}
-		r.Skipped(s.Entry.Name, err)
 	}
 	return undamaged, nil
 }

@@ -280,6 +280,33 @@ func TestPruneUnreadableSnapshot(t *testing.T) {
 	}
 }
 
+// A segment that the store cannot read has no age, and is deleted with the next one. That is also so if a snapshot that is to be
+// kept is damaged.
+func TestPruneUnreadableSegment(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"fifty", "damaged"} {
+		s := newStore(t)
+		log := segmenttest.New(60)
+		for first := 1; first < 60; first += 10 {
+			put(t, s, log, first, first+9, nil)
+		}
+		for _, sequence := range []uint64{30, 40} {
+			putSnapshot(t, s, sequence, "a snapshot", true)
+		}
+		putSnapshot(t, s, 50, content, true)
+		oldest := archive.Name{Realm: segmenttest.Realm, Kind: archive.Segment, First: 1, Last: 10}
+		down := errors.New("input/output error")
+		var skipped []string
+		p, err := archive.PlanPrune(t.Context(), &failing{Store: s, err: down, unreadable: func(n archive.Name) bool { return n == oldest }}, segmenttest.Realm, archive.PruneRule{
+			Retention: lifecycle.Retention{Age: time.Hour}, Now: commitTime(20).Add(time.Hour + 1), Check: hashed,
+			Skipped: func(name string, err error) { skipped = append(skipped, name) },
+		})
+		if err != nil || !slices.Equal(short(p.Delete), []string{"segment 10", "segment 20"}) || skipped[0] != oldest.String() {
+			t.Errorf("%s: %v are to be deleted, %v are skipped, %v", content, short(p.Delete), skipped, err)
+		}
+	}
+}
+
 // lossy is a store that has lost the end of each segment and snapshot.
 type lossy struct{ archive.Store }
 

@@ -159,7 +159,10 @@ func (u unusableEntries) add(name string, err error) (message string, due bool) 
 	message = "entries of the archive cannot be used, and are passed over"
 	for _, name := range names[:min(len(names), maxUnusable)] {
 		text := u[name].err.Error()
-		message += fmt.Sprintf("; %s: %s", name, strings.ToValidUTF8(text[:min(len(text), maxUnusableText)], ""))
+		if most := maxUnusableText / 2; len(text) > maxUnusableText { // both ends matter: what is wrong, and what to do
+			text = strings.ToValidUTF8(text[:most]+" ... "+text[len(text)-most:], "")
+		}
+		message += fmt.Sprintf("; %s: %s", name, text)
 	}
 	if more := len(names) - maxUnusable; more > 0 {
 		message += fmt.Sprintf("; and %d more", more)

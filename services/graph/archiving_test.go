@@ -278,9 +278,9 @@ func TestUnusableEntries(t *testing.T) {
 	}
 	message := ""
 	for i := range 20 {
-		message, _ = u.Add(fmt.Sprintf("d-%02d", i), errors.New("damaged "+strings.Repeat("é", 4000)))
+		message, _ = u.Add(fmt.Sprintf("d-%02d", i), errors.New("damaged "+strings.Repeat("é", 4000)+"; delete it"))
 	}
-	if strings.Count(message, "damaged") != 10 || !strings.Contains(message, "passed over; d-19: ") || !strings.HasSuffix(message, "; and 13 more") || len(message) > 12<<10 || !utf8.ValidString(message) {
+	if strings.Count(message, "damaged") != 10 || strings.Count(message, "; delete it") != 7 || !strings.Contains(message, "passed over; d-19: ") || !strings.HasSuffix(message, "; and 13 more") || len(message) > 12<<10 || !utf8.ValidString(message) {
 		t.Errorf("%q", message)
 	}
 }

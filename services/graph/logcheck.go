@@ -214,7 +214,9 @@ func (c *logCheck) check(ctx context.Context) error {
 	}
 	if err != nil {
 		begins = extent.First // it is looked at again
-		c.unknown(err)
+		if ctx.Err() == nil {
+			c.unknown(err)
+		}
 	}
 	server, lacking := c.counts.step(short, &extent, begins)
 	if lacking != nil {
@@ -248,28 +250,39 @@ func (r *realm) checkNewest(ctx context.Context) error {
 	if err == nil && r.logEnd > 0 {
 		err = r.await(ctx, func(ctx context.Context) error { return r.events.Confirm(ctx, r.logEnd) })
 	}
-	if err == nil {
-		err = r.retract(ctx)
-	}
 	if err != nil {
 		return fmt.Errorf("realm %s: %w", r.name, err)
 	}
 	if r.lostNewest(&extent, begins, at) {
 		return r.refuse(&extent, extent.Damage(begins))
 	}
-	return nil
+	if extent.Last < at {
+		return nil // what to do about the announcement depends on why
+	}
+	return r.retract(ctx)
 }
 
-// retract deletes the announcement of a cut that is for messages behind the end of the log.
+// retract takes back the announcement of a cut that is up to a position behind the end of the log. It waits until that cannot
+// be because the server that leads the stream lags.
 func (r *realm) retract(ctx context.Context) error {
-	for begun := time.Now(); ; {
-		var beyond bool
+	var seen uint64 // the revision of the announcement
+	var since time.Time
+	for {
+		var revision uint64
 		err := r.await(ctx, func(ctx context.Context) (err error) {
-			beyond, err = r.events.Retract(ctx, time.Since(begun) >= r.events.MaxLag())
+			if revision, err = r.events.Beyond(ctx); err != nil {
+				seen = 0 // another server may lead the stream now
+			}
 			return err
 		})
-		if err != nil || !beyond {
+		if err != nil || revision == 0 {
 			return err
+		}
+		if revision != seen {
+			seen, since = revision, time.Now()
+		}
+		if time.Since(since) >= r.events.MaxLag() {
+			return r.await(ctx, func(ctx context.Context) error { return r.events.Retract(ctx, revision, r.time.Now()) })
 		}
 		if err := poll.Sleep(ctx, firstRetry); err != nil {
 			return err

@@ -80,11 +80,11 @@ func (w *world) resume() {
 
 // cut lets time pass until the services have archived the log and cut it. A command from before is then repeated, and a watch
 // begins there. Then all services start again, the graph services without a state of their own, and must agree with the model.
-func (w *world) cut(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*settleTime)
+func (w *world) cut(test context.Context) error {
+	ctx, cancel := context.WithTimeout(test, 2*settleTime)
 	defer cancel()
 	setup := &script{tag: "setup", w: w, a: w.a}
-	first, id := optionsCommand(arguments{"grace": "9m"}), w.newID()
+	first, id := optionsCommand(arguments{"grace": "9m7s"}), w.newID()
 	if err := setup.performAs(ctx, id, first, true); err != nil {
 		return err
 	}
@@ -117,17 +117,14 @@ func (w *world) cut(ctx context.Context) error {
 			w.ahead.Add(int64(old))
 		}
 	}
-	if err := w.verify(ctx); err != nil {
+	if err := w.verify(test); err != nil {
 		return fmt.Errorf("after a cut of the log: %w", err)
 	}
 	if _, err := setup.send(ctx, id, first); !errors.Is(err, client.ErrOutcomeUnknown) { // that it has no effect is checked with the log
-		return fmt.Errorf("a command whose commit was cut is repeated: %w", err)
+		return fmt.Errorf("a command whose commit was cut is repeated: %v, want OutcomeUnknown", err)
 	}
-	for _, err := range client.New(w.nc, client.WithActor(bus.RoleOperator)).Resource(client.Resource{Plural: "namespaces"}, "").Watch(ctx, client.FromRevision(1)) {
-		if !errors.Is(err, client.ErrExpired) {
-			return fmt.Errorf("a watch from a commit on that was cut: %w", err)
-		}
-		break
+	if err := w.watchBefore(ctx); !errors.Is(err, client.ErrExpired) {
+		return fmt.Errorf("a watch from a commit on that was cut: %v, want Expired", err)
 	}
 	w.halt()
 	for i := range w.graphs {
@@ -140,7 +137,18 @@ func (w *world) cut(ctx context.Context) error {
 	if err := w.agrees(ctx); err != nil {
 		return err
 	}
-	return w.verify(ctx)
+	return w.verify(test)
+}
+
+// watchBefore returns the first error of a watch from the beginning of the realm on, nil if it ends without one.
+func (w *world) watchBefore(ctx context.Context) error {
+	operator := client.New(w.nc, client.WithActor(bus.RoleOperator))
+	for _, err := range operator.Resource(client.Resource{Plural: "namespaces"}, "").Watch(ctx, client.FromRevision(1)) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // agrees waits until the API returns all objects as the model has them.

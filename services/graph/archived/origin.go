@@ -72,16 +72,13 @@ func (h *History) Readable(ctx context.Context) (eventlog.Readable, error) {
 	if err != nil || e.First <= 1 || h.store == nil || e.Unavailable != nil {
 		return e, err
 	}
-	parts, err := h.list(ctx, e.First)
+	parts, older, err := h.list(ctx, e.First)
 	if err != nil && ctx.Err() != nil {
 		return e, ctx.Err()
 	}
 	if e.Unavailable = err; len(parts) > 0 {
 		e.First = parts[0].first
 	}
-	h.mu.Lock()
-	older := h.older
-	h.mu.Unlock()
 	if err == nil && older.Last > 0 {
 		h.Log.older(&e, older)
 	}
@@ -89,14 +86,15 @@ func (h *History) Readable(ctx context.Context) (eventlog.Readable, error) {
 }
 
 // list returns the parts that precede the realm's log, which begins at a position. It waits for the archive
-// for beginsTime, and then returns the parts that were found before: the first time, each segment is opened.
-func (h *History) list(ctx context.Context, first uint64) (parts []part, err error) {
+// for beginsTime, and then returns the parts that were found before: the first time, each segment is opened. older is the segment
+// before the gap that precedes them, zero for none.
+func (h *History) list(ctx context.Context, first uint64) (parts []part, older archive.Item, err error) {
 	h.mu.Lock()
 	found, fresh := h.own.position == first && !h.listed.IsZero(), time.Since(h.listed) < listAgain
-	parts, err = h.parts, h.failure
+	parts, older, err = h.parts, h.older, h.failure
 	h.mu.Unlock()
 	if found && fresh {
-		return parts, err
+		return parts, older, err
 	}
 	done := h.finding.DoChan("", func() (any, error) {
 		parts, older, own, err := h.find(h.ctx, first)
@@ -111,19 +109,19 @@ func (h *History) list(ctx context.Context, first uint64) (parts []part, err err
 	case <-done:
 	case <-waiting.Done():
 		if ctx.Err() != nil || found {
-			return parts, cmp.Or(ctx.Err(), err)
+			return parts, older, cmp.Or(ctx.Err(), err)
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.own.position == first && !h.listed.IsZero() {
-			return h.parts, h.failure // found meanwhile
+			return h.parts, h.older, h.failure // found meanwhile
 		}
 		h.failure = &UnavailableError{fmt.Errorf("archive %s: the segments of the log that realm %s continues are still being looked at", h.store, h.Realm())}
-		return nil, h.failure
+		return nil, older, h.failure
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.parts, h.failure
+	return h.parts, h.older, h.failure
 }
 
 // find finds the parts: those of the log that the commit at first continues, then those of the log

@@ -47,7 +47,9 @@ func (w *work) prune(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	skipped := func(name string, err error) { w.c.Unusable(name, advised(err, "delete it with its record")) }
+	skipped := func(name string, err error) {
+		w.c.Unusable(name, advised(err, "delete it, and a snapshot with its record"))
+	}
 	p, err := archive.PlanPrune(ctx, w.c.Store, w.realm, archive.PruneRule{Retention: keep, Now: w.c.Now(), Check: w.check, Skipped: skipped, Before: before})
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func Rest(ctx context.Context, c Config, last *coppicev1.Checkpoint) (err error)
 			return fmt.Errorf("archive %s: no segment has commit 1, and no snapshot was verified; copy them from the archive that has them (coppice archive copy)", w.c.Store)
 		}
 		if err := w.checkBase(ctx, w.base); err != nil {
-			return fmt.Errorf("only this snapshot has the first commits: %w; if it is damaged, copy it from another archive (coppice archive copy)", err)
+			return fmt.Errorf("only this snapshot has the first commits: %w", advised(err, "copy it from another archive (coppice archive copy)"))
 		}
 	}
 	return w.readBack(ctx)

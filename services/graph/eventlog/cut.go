@@ -83,13 +83,9 @@ func (l *Log) announce(ctx context.Context, position uint64, now time.Time) erro
 	if err != nil || a.Position >= position {
 		return err
 	}
-	value, err := json.Marshal(Announcement{Position: position, At: now.UTC().Truncate(time.Second), Created: info.Created})
-	if err != nil {
-		return err
-	}
 	kv, err := l.js.KeyValue(ctx, bus.WriterBucket)
 	if err == nil {
-		_, err = kv.Update(ctx, bus.CutKey(l.realm), value, revision)
+		err = l.put(ctx, kv, info, position, now, revision)
 	}
 	if err != nil {
 		return fmt.Errorf("log of realm %s: announce that sequence %d and those before it are cut: %w", l.realm, position, err)
@@ -97,26 +93,45 @@ func (l *Log) announce(ctx context.Context, position uint64, now time.Time) erro
 	return nil
 }
 
-// Retract deletes an announcement up to a position that the stream does not have: an earlier backup of it was restored, since a
-// cut never removes the last message. Such an announcement would hide a later loss of first messages. If caughtUp is not set, the
-// server that leads the stream may still lack its end (MaxLag), and beyond reports that there is such an announcement.
-// Those in the metadata of a stream stay.
-func (l *Log) Retract(ctx context.Context, caughtUp bool) (beyond bool, err error) {
+// put stores an announcement for a stream, if the key has a revision.
+func (l *Log) put(ctx context.Context, kv jetstream.KeyValue, info *jetstream.StreamInfo, position uint64, now time.Time, revision uint64) error {
+	value, err := json.Marshal(Announcement{Position: position, At: now.UTC().Truncate(time.Second), Created: info.Created})
+	if err == nil {
+		_, err = kv.Update(ctx, bus.CutKey(l.realm), value, revision)
+	}
+	return err
+}
+
+// Beyond returns the revision of the announcement for the stream if that is up to a position which the stream does not have, and
+// otherwise zero. A cut never removes the last message: an earlier backup of the stream was restored, unless the server that leads
+// the stream lags (MaxLag). Announcements in the metadata of a stream do not count.
+func (l *Log) Beyond(ctx context.Context) (revision uint64, err error) {
 	a, revision, info, err := l.announced(ctx)
 	if err != nil || a.Position < info.State.LastSeq || a == inMetadata(info.Config.Metadata) {
-		return false, err
+		return 0, err
 	}
-	if !caughtUp {
-		return true, nil
+	return revision, nil
+}
+
+// Retract lowers the announcement that Beyond has returned to what the stream lacks, or deletes it: otherwise it would hide a later loss of
+// first messages. It does nothing if the announcement was changed since.
+func (l *Log) Retract(ctx context.Context, revision uint64, now time.Time) error {
+	a, is, info, err := l.announced(ctx)
+	if err != nil || is != revision || a.Position+1 == info.State.FirstSeq {
+		return err
 	}
 	kv, err := l.js.KeyValue(ctx, bus.WriterBucket)
-	if err == nil {
+	switch {
+	case err != nil:
+	case info.State.FirstSeq > 1:
+		err = l.put(ctx, kv, info, info.State.FirstSeq-1, now, revision)
+	default:
 		err = kv.Delete(ctx, bus.CutKey(l.realm), jetstream.LastRevision(revision))
 	}
 	if err != nil && bus.Classify(err) != bus.Conflict { // otherwise another process has changed it
-		return false, fmt.Errorf("log of realm %s: delete the announcement that sequence %d and those before it are cut: %w", l.realm, a.Position, err)
+		return fmt.Errorf("log of realm %s: take back the announcement that sequence %d and those before it are cut: %w", l.realm, a.Position, err)
 	}
-	return false, nil
+	return nil
 }
 
 // Cut removes the messages of the stream up to a position, which must not be the last and

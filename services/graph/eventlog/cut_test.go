@@ -137,35 +137,55 @@ func TestAnnouncedForAnotherStream(t *testing.T) {
 	b.announces(again, 2, at)
 }
 
-// An announcement beyond the end of the stream is deleted, unless the stream may lag. One that the stream can have been
-// cut up to stays.
+// An announcement beyond the end of the stream is taken back, down to where the stream begins. One that the stream can have
+// been cut up to stays, and so does one that another process has made meanwhile.
 func TestRetract(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	retract := func(caughtUp, want bool) {
+	beyond := func() uint64 {
 		t.Helper()
-		if beyond, err := b.log.Retract(b.ctx, caughtUp); err != nil || beyond != want {
-			t.Errorf("retracted: %t, %v", beyond, err)
+		revision, err := b.log.Beyond(b.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return revision
+	}
+	retract := func(revision uint64) {
+		t.Helper()
+		if err := b.log.Retract(b.ctx, revision, at); err != nil {
+			t.Error(err)
 		}
 	}
-	retract(true, false) // there is none
+	if beyond() > 0 {
+		t.Error("there is no announcement")
+	}
 	for range 3 {
 		if _, err := b.js.Publish(b.ctx, bus.LogSubject(realm), []byte("a message")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.announce(b.log, 2, at)
-	retract(true, false)
-	b.announces(b.log, 2, at)
+	if beyond() > 0 {
+		t.Error("the stream can have been cut up to sequence 2")
+	}
 	for _, position := range []uint64{3, 7} {
 		b.announce(b.log, position, at)
-		retract(false, true)
-		b.announces(b.log, position, at)
-		retract(true, false)
+		before := beyond()
+		b.announce(b.other, position+1, at)
+		retract(before)
+		b.announces(b.log, position+1, at)
+		retract(beyond())
 		b.announces(b.log, 0, time.Time{})
 	}
-	retract(true, false)
+	if beyond() > 0 {
+		t.Error("the announcement is taken back")
+	}
 	b.announce(b.log, 1, at)
+	if err := b.log.Cut(b.ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	b.announce(b.log, 9, at)
+	retract(beyond())
 	b.announces(b.log, 1, at)
 }
 

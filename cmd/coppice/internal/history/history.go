@@ -156,6 +156,7 @@ func (h *History) Tail(ctx context.Context, events, commits int, about client.Lo
 	}
 	bar := &console.Bar{W: h.Progress, Label: "searching the log", Noun: "commit", Total: int64(min(high, uint64(commits))), Now: time.Now, After: time.Second}
 	defer bar.Clear()
+	bar.Add(0) // begins its time
 	for high > 0 && commits > 0 {
 		low := high - min(high, chunk, uint64(commits)) + 1
 		about.FromSequence, about.ToSequence = low, high
