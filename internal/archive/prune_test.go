@@ -299,7 +299,7 @@ func TestPruneUnreadableSegment(t *testing.T) {
 		var skipped []string
 		p, err := archive.PlanPrune(t.Context(), &failing{Store: s, err: down, unreadable: func(n archive.Name) bool { return n == oldest }}, segmenttest.Realm, archive.PruneRule{
 			Retention: lifecycle.Retention{Age: time.Hour}, Now: commitTime(20).Add(time.Hour + 1), Check: hashed,
-			Skipped: func(name string, err error) { skipped = append(skipped, name) },
+			Skipped: func(name string, _ error) { skipped = append(skipped, name) },
 		})
 		if err != nil || !slices.Equal(short(p.Delete), []string{"segment 10", "segment 20"}) || skipped[0] != oldest.String() {
 			t.Errorf("%s: %v are to be deleted, %v are skipped, %v", content, short(p.Delete), skipped, err)

@@ -121,10 +121,10 @@ func (w *world) cut(test context.Context) error {
 		return fmt.Errorf("after a cut of the log: %w", err)
 	}
 	if _, err := setup.send(ctx, id, first); !errors.Is(err, client.ErrOutcomeUnknown) { // that it has no effect is checked with the log
-		return fmt.Errorf("a command whose commit was cut is repeated: %v, want OutcomeUnknown", err)
+		return errors.Join(errors.New("a command whose commit was cut is repeated, and its outcome is not unknown"), err)
 	}
 	if err := w.watchBefore(ctx); !errors.Is(err, client.ErrExpired) {
-		return fmt.Errorf("a watch from a commit on that was cut: %v, want Expired", err)
+		return errors.Join(errors.New("a watch from a commit on that was cut is not refused as expired"), err)
 	}
 	w.halt()
 	for i := range w.graphs {
