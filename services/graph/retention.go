@@ -52,6 +52,6 @@ func (c *sizeCheck) reason() string {
 	if f := c.failed.Load(); f != nil && time.Since(f.at) < failureLasts {
 		return "only archived commits are cut, and the log cannot be archived: " + f.err.Error()
 	}
-	return "commits are cut 3 minutes after they were written, when a verified snapshot covers them; if this warning lasts, the archive does not keep up: " +
+	return "commits are cut when they are 3 minutes older than the newest commit and a verified snapshot covers them, in an idle realm after its next commit; if this warning lasts while commits come, the archive does not keep up: " +
 		"see the metric coppice_graph_archived_revision and warnings of the realm's other graph services"
 }
