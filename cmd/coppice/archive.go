@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -47,8 +48,8 @@ An archive has the contents of deleted objects, secrets among them.`,
 			Short: "Read all entries of an archive, and check them",
 			Long: `Read all segments and snapshots of an archive. Check every checksum, that the commits
 continue each other, that no commit is missing between two segments, and that records of
-verification are those of their snapshots. It exits with 1 if something is wrong. Nothing is
-changed. Authentication codes are not checked, because only graph services have the keys.`,
+verification are those of their snapshots. It exits with 1 if something is wrong, or if the
+archive is empty. Nothing is changed. Authentication codes are not checked, because only graph services have the keys.`,
 			Args: cobra.ExactArgs(1),
 			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
 				return o.verify(ctx, args[0])
@@ -58,9 +59,9 @@ changed. Authentication codes are not checked, because only graph services have 
 			Use:   "copy SRC DST",
 			Short: "Copy the entries of an archive that another does not have",
 			Long: `Copy the entries of SRC that DST does not have, and verify each segment and snapshot while it
-is copied: a damaged one is not stored, and ends the copy. Entries are never replaced. After
-a failure the same command continues. A directory or object store is created if there
-is none; a bucket of S3 must exist.`,
+is copied: a damaged one is left out, reported, and makes the command exit with 1. Entries
+are never replaced. After a failure the same command continues. A directory or object store
+is created if there is none; a bucket of S3 must exist.`,
 			Args: cobra.ExactArgs(2),
 			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
 				return o.copy(ctx, args[0], args[1])
@@ -172,9 +173,12 @@ func (o *opened) verify(ctx context.Context, url string) error {
 	reports, err := archive.Verify(ctx, s, entries, snapshot.CheckEntry, bar.Add)
 	bar.Clear()
 	if err != nil {
+		for _, r := range reports {
+			o.problems(r.Problems)
+		}
 		return err
 	}
-	problems := 0
+	var problems []archive.Problem
 	for _, r := range reports {
 		what := "it has no commit that can be read"
 		if r.First > 0 {
@@ -188,18 +192,48 @@ func (o *opened) verify(ctx context.Context, url string) error {
 			entries, console.Bytes(r.Size), what, console.Count(len(r.Problems), "problem")); err != nil {
 			return err
 		}
-		for _, p := range r.Problems {
-			_, _ = fmt.Fprintf(o.stderr, "coppice: %s: %v\n", p.Name, p.Err)
-		}
-		problems += len(r.Problems)
+		o.problems(r.Problems)
+		problems = append(problems, r.Problems...)
 	}
 	switch {
-	case problems > 0:
-		return fmt.Errorf("archive %s: %s; copy the entries from another archive; while the log has the commits, delete a damaged entry, and the graph service archives them again", s, console.Count(problems, "problem"))
+	case len(problems) > 0:
+		return fmt.Errorf("archive %s: %s; %s", s, console.Count(len(problems), "problem"), strings.Join(remedies(problems), "; "))
 	case len(reports) == 0:
-		_, err = fmt.Fprintf(o.stdout, "archive %s: no segments and no snapshots\n", s)
+		return fmt.Errorf("archive %s has no segments and no snapshots: a graph service with this archive stores the first commits of a realm within 10 minutes; otherwise look at the URL", s)
 	}
-	return err
+	return nil
+}
+
+// problems prints problems of an archive.
+func (o *opened) problems(problems []archive.Problem) {
+	for _, p := range problems {
+		_, _ = fmt.Fprintf(o.stderr, "coppice: %s: %v\n", p.Name, p.Err)
+	}
+}
+
+// remedies says what to do about problems that the verification of an archive has found.
+func remedies(problems []archive.Problem) (texts []string) {
+	var missing, damaged, unread bool
+	for _, p := range problems {
+		switch {
+		case p.Unread:
+			unread = true
+		case errors.As(p.Err, new(*archive.GapError)):
+			missing = true
+		default:
+			damaged = true
+		}
+	}
+	if damaged {
+		texts = append(texts, "delete a damaged entry, and copy it from another archive with coppice archive copy; if there is no copy, delete it only while the log has its commits: the graph service archives them again")
+	}
+	if missing && !damaged {
+		texts = append(texts, "copy the missing segments from another archive with coppice archive copy; while the log has their commits, the graph service archives them again by itself")
+	}
+	if unread {
+		texts = append(texts, "an entry that cannot be read may be undamaged: repeat the command before you replace it")
+	}
+	return texts
 }
 
 func (o *opened) copy(ctx context.Context, from, to string) error {
@@ -221,9 +255,15 @@ func (o *opened) copy(ctx context.Context, from, to string) error {
 	bar := o.bar("copying", entries)
 	done, err := archive.Copy(ctx, dst, src, entries, snapshot.CheckEntry, bar.Add)
 	bar.Clear()
+	o.problems(done.Problems)
 	if err != nil {
 		return fmt.Errorf("%w; %s copied, repeat the command to continue", err, console.Count(done.Copied, "entry"))
 	}
-	_, err = fmt.Fprintf(o.stdout, "%s copied, %s; %d were there already\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present)
-	return err
+	if _, err := fmt.Fprintf(o.stdout, "%s copied, %s; %d were there already\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present); err != nil {
+		return err
+	}
+	if n := len(done.Problems); n > 0 {
+		return fmt.Errorf("%s of archive %s not copied: the copy is incomplete; replace or delete what is reported above, and repeat the command", console.Count(n, "entry"), src)
+	}
+	return nil
 }

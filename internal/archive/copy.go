@@ -14,94 +14,154 @@ type Copied struct {
 	Copied  int   // entries
 	Bytes   int64 // in them
 	Present int   // entries that were there already
+	// Problems are the entries that were left out, in the order of the list.
+	Problems []Problem
 }
 
-// Copy copies entries of a list that src.List has returned and that dst does not have. Segments and snapshots are
-// verified while they are copied: one that is damaged is not stored, and ends the copy. After
-// a failure call it again: it continues. progress is called with the bytes that are done
-// since its last call.
-func Copy(ctx context.Context, dst, src Store, entries []Entry, check SnapshotCheck, progress func(bytes int64)) (done Copied, err error) {
-	present := map[string]int64{}
+// Copy copies entries of a list that src.List has returned and that dst does not have. What is read is verified
+// before it is stored. An entry is left out, and is in Copied.Problems, if it is damaged or was deleted meanwhile, if src
+// cannot read it, if dst has one of another size, or if it is the record of a snapshot that was left out. The
+// error is a failure of dst, or of src at several entries in a row; after it, call Copy again: it continues. progress is
+// called with the bytes that are done since its last call.
+func Copy(ctx context.Context, dst, src Store, entries []Entry, check SnapshotCheck, progress func(bytes int64)) (Copied, error) {
+	c := copying{dst: dst, src: src, check: check, progress: progress, stored: map[string]int64{}, unusable: map[string]bool{}}
 	for e, err := range dst.List(ctx, "") {
 		if err != nil {
-			return done, err
+			return c.done, err
 		}
-		present[e.Name] = e.Size
+		c.stored[e.Name] = e.Size
 	}
 	for _, e := range entries {
-		size, there := present[e.Name]
-		if !there {
-			err := copyEntry(ctx, dst, src, e, check, progress)
-			if err == nil {
-				done.Copied++
-				done.Bytes += e.Size
-				continue
-			}
-			if !errors.Is(err, ErrExists) { // another copy stored it meanwhile
-				return done, err
-			}
-			size = e.Size
+		problem, err := c.entry(ctx, e)
+		if err != nil {
+			return c.done, err
 		}
-		if size != e.Size {
-			return done, fmt.Errorf("entry %s has %d bytes in %s and %d in %s: verify both archives, and delete the wrong entry", e.Name, e.Size, src, size, dst)
+		if problem != nil {
+			problem.Name = e.Name
+			c.unusable[e.Name] = true
+			c.done.Problems = append(c.done.Problems, *problem)
 		}
-		done.Present++
-		progress(e.Size)
 	}
-	return done, nil
+	return c.done, c.failures.end()
 }
 
-func copyEntry(ctx context.Context, dst, src Store, e Entry, check SnapshotCheck, progress func(int64)) (err error) {
-	in, err := src.Open(ctx, e.Name, 0, e.Size)
+// copying is the work of Copy.
+type copying struct {
+	dst, src Store
+	check    SnapshotCheck
+	progress func(int64)
+	stored   map[string]int64 // sizes of the entries of dst
+	unusable map[string]bool  // the entries that were left out
+	failures failures         // of src
+	done     Copied
+}
+
+// entry copies an entry. problem says why it was left out; err ends the copy.
+func (c *copying) entry(ctx context.Context, e Entry) (problem *Problem, err error) {
+	size, there := c.stored[e.Name]
+	if !there {
+		if problem, err = c.put(ctx, e); problem == nil && err == nil {
+			c.stored[e.Name] = e.Size
+			c.done.Copied++
+			c.done.Bytes += e.Size
+			return nil, nil
+		}
+		if !errors.Is(err, ErrExists) {
+			return problem, err
+		}
+		size = e.Size // another copy stored it meanwhile
+	}
+	if size != e.Size {
+		return &Problem{Err: fmt.Errorf("it has %d bytes in %s and %d in %s: verify both archives, and delete the wrong entry", e.Size, c.src, size, c.dst)}, nil
+	}
+	c.done.Present++
+	c.progress(e.Size)
+	return nil, nil
+}
+
+// put is entry for one that dst does not have. The error may wrap ErrExists.
+func (c *copying) put(ctx context.Context, e Entry) (problem *Problem, err error) {
+	name, known := ParseName(e.Name)
+	if known && name.Kind == Verified {
+		snapshot := SnapshotName(name.Realm, name.Last).String()
+		if _, there := c.stored[snapshot]; !there || c.unusable[snapshot] {
+			return &Problem{Err: fmt.Errorf("it is the record of a snapshot that %s does not have", c.dst)}, nil
+		}
+		if _, err := ReadVerification(ctx, c.src, name.Realm, name.Last); err != nil {
+			return c.failures.at(ctx, err)
+		}
+	}
+	in, err := c.src.Open(ctx, e.Name, 0, e.Size)
 	if err != nil {
+		return c.failures.at(ctx, err)
+	}
+	content := &verifying{in: &counted{in: in, progress: c.progress}, left: e.Size}
+	if known && (name.Kind == Segment || name.Kind == Snapshot) {
+		content.begin(func(in io.Reader) error { return c.verify(ctx, in, name) })
+		defer content.stop()
+	}
+	err = errors.Join(c.dst.Put(ctx, e.Name, content, e.Size), in.Close())
+	if ctx.Err() != nil || errors.Is(err, ErrExists) {
+		return nil, err
+	}
+	if content.err != nil { // otherwise dst has failed
+		return c.failures.at(ctx, content.err)
+	}
+	c.failures.read()
+	return nil, err
+}
+
+// verify reads a segment or a snapshot to its end.
+func (c *copying) verify(ctx context.Context, in io.Reader, name Name) error {
+	if name.Kind == Snapshot {
+		_, err := c.check(ctx, in, name)
 		return err
 	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	var content io.Reader = &counted{in: in, progress: progress}
-	if name, ok := ParseName(e.Name); ok && (name.Kind == Segment || name.Kind == Snapshot) {
-		verified := verifyWhileRead(content, e.Size, func(in io.Reader) error {
-			if name.Kind == Snapshot {
-				_, err := check(ctx, in, name)
-				return err
-			}
-			info, err := segment.Verify(in)
-			if err == nil {
-				err = name.check(info)
-			}
-			return err
-		}, name)
-		defer verified.stop()
-		content = verified
+	info, err := segment.Verify(in)
+	if err == nil {
+		err = name.check(info)
 	}
-	return dst.Put(ctx, e.Name, content, e.Size)
+	return err
 }
 
-// verifying is the content of an entry. If the entry is damaged, reading fails before its last
-// bytes.
+// verifying is the content of an entry, which may be verified while it is read: then, if the entry is damaged, reading
+// fails before its last bytes.
 type verifying struct {
 	in     io.Reader
 	left   int64
-	to     *io.PipeWriter
-	result chan error // of verify, which reads what was read
+	to     *io.PipeWriter // nil if nothing is verified
+	result chan error     // of the verification, which reads what was read
+	err    error          // with which reading failed, other than io.EOF
 }
 
-func verifyWhileRead(in io.Reader, size int64, verify func(io.Reader) error, name Name) *verifying {
+// begin verifies what is read from now on.
+func (v *verifying) begin(verify func(io.Reader) error) {
 	from, to := io.Pipe()
-	v := &verifying{in: in, left: size, to: to, result: make(chan error, 1)}
+	v.to, v.result = to, make(chan error, 1)
 	go func() {
 		err := verify(from)
 		if err != nil {
-			err = fmt.Errorf("entry %s: %w", name, err)
+			err = &unusableError{err}
 		}
 		v.result <- err
 		_ = from.CloseWithError(err) // it never fails
 	}()
-	return v
 }
 
 // Read implements io.Reader.
 func (v *verifying) Read(b []byte) (n int, err error) {
-	n, err = v.in.Read(b[:min(int64(len(b)), v.left)])
+	n, err = v.read(b[:min(int64(len(b)), v.left)])
+	if err != nil && !errors.Is(err, io.EOF) {
+		v.err = err
+	}
+	return n, err
+}
+
+func (v *verifying) read(b []byte) (n int, err error) {
+	n, err = v.in.Read(b)
+	if v.to == nil {
+		return n, err
+	}
 	if n > 0 {
 		if _, failed := v.to.Write(b[:n]); failed != nil {
 			return 0, failed
@@ -117,5 +177,5 @@ func (v *verifying) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// stop ends verify.
+// stop ends the verification.
 func (v *verifying) stop() { _ = v.to.CloseWithError(io.ErrUnexpectedEOF) }

@@ -29,6 +29,8 @@ type RealmReport struct {
 type Problem struct {
 	Name string // of the entry at which it was found
 	Err  error
+	// Unread reports whether the store could not read the entry, which may be undamaged.
+	Unread bool
 }
 
 // GapError says that commits are in no segment that can be read.
@@ -49,9 +51,11 @@ type SnapshotCheck func(ctx context.Context, in io.Reader, name Name) (hash [32]
 // each by itself, that the segments of a realm continue each other without a gap, and that
 // the records of verified snapshots are theirs. Overlapping segments must
 // have the same commits. progress is called with the bytes that were read since its last
-// call. The error is a failure of the store; what is wrong with the entries is in the reports.
+// call. What is wrong with the entries is in the reports, also that the store cannot read one; the error is a failure of
+// the store at several entries in a row.
 func Verify(ctx context.Context, store Store, entries []Entry, check SnapshotCheck, progress func(bytes int64)) (reports []RealmReport, err error) {
 	var v *verifier
+	var failed failures
 	for _, e := range entries {
 		name, ok := ParseName(e.Name)
 		if !ok {
@@ -69,12 +73,19 @@ func Verify(ctx context.Context, store Store, entries []Entry, check SnapshotChe
 		case Verified:
 			err = v.verified(ctx, store, e, name)
 		}
-		if err != nil {
-			return reports, err
+		if err == nil {
+			failed.read()
+		} else {
+			problem, err := failed.at(ctx, err)
+			if err != nil {
+				return reports, err
+			}
+			problem.Name = e.Name
+			v.report.Problems = append(v.report.Problems, *problem)
 		}
 		reports[len(reports)-1] = v.report
 	}
-	return reports, nil
+	return reports, failed.end()
 }
 
 // verifier verifies the entries of one realm.
@@ -100,7 +111,8 @@ func (v *verifier) problem(name string, err error) {
 	v.report.Problems = append(v.report.Problems, Problem{Name: name, Err: err})
 }
 
-// segment verifies a segment.
+// segment verifies a segment. Like those of snapshot and verified, its error is a failure of the store, or says that the
+// entry cannot be opened.
 func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name, progress func(int64)) error {
 	r := &v.report
 	r.Segments++
@@ -109,10 +121,6 @@ func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name,
 		v.problem(e.Name, &GapError{First: expected, Last: name.First - 1})
 	}
 	in, err := store.Open(ctx, e.Name, 0, e.Size)
-	if errors.Is(err, ErrNotFound) || IsDamaged(err) { // or deleted meanwhile
-		v.problem(e.Name, err)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -154,10 +162,6 @@ func (v *verifier) snapshot(ctx context.Context, store Store, e Entry, name Name
 	r.Snapshots++
 	r.Size += e.Size
 	in, err := store.Open(ctx, e.Name, 0, e.Size)
-	if errors.Is(err, ErrNotFound) || IsDamaged(err) { // or deleted meanwhile
-		v.problem(e.Name, err)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -177,16 +181,13 @@ func (v *verifier) snapshot(ctx context.Context, store Store, e Entry, name Name
 // verified compares the record of a verification with its snapshot.
 func (v *verifier) verified(ctx context.Context, store Store, e Entry, name Name) error {
 	record, err := ReadVerification(ctx, store, name.Realm, name.Last)
-	var unusable *unusableError
-	if err != nil && !errors.As(err, &unusable) && !errors.Is(err, ErrNotFound) {
-		return err // the store has failed
+	if err != nil {
+		return err
 	}
 	hash, ok := v.hashes[name.Last]
 	switch {
-	case err != nil:
-		v.problem(e.Name, err)
 	case !ok:
-		v.problem(e.Name, errors.New("its snapshot is missing or damaged"))
+		v.problem(e.Name, errors.New("its snapshot is missing, damaged, or cannot be read"))
 	case hash != record.Hash:
 		v.problem(e.Name, fmt.Errorf("it names content %x, and the snapshot has %x", record.Hash, hash))
 	default:

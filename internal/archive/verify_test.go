@@ -2,7 +2,9 @@ package archive_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -158,32 +160,162 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// A damaged segment is not copied, whichever byte it is.
+// A damaged segment is left out of a copy, whichever byte it is, and what follows it is copied.
 func TestCopyDamaged(t *testing.T) {
 	t.Parallel()
-	log := segmenttest.New(10)
+	log := segmenttest.New(20)
 	for _, at := range []int{0, 100, -1} {
 		src, dst := newStore(t), newStore(t)
-		put(t, src, log, 1, 10, func(b []byte) { b[(at+len(b))%len(b)] ^= 1 })
-		var damaged *segment.DamagedError
-		if _, err := archive.Copy(t.Context(), dst, src, list(t, src), nil, func(int64) {}); !errors.As(err, &damaged) {
-			t.Errorf("byte %d: %v", at, err)
+		name := put(t, src, log, 1, 10, func(b []byte) { b[(at+len(b))%len(b)] ^= 1 })
+		follows := put(t, src, log, 11, 20, nil)
+		done, err := archive.Copy(t.Context(), dst, src, list(t, src), nil, func(int64) {})
+		if err != nil || done.Copied != 1 || len(done.Problems) != 1 {
+			t.Fatalf("byte %d: %+v, %v", at, done, err)
 		}
-		if copies := list(t, dst); len(copies) > 0 {
+		var damaged *segment.DamagedError
+		if p := done.Problems[0]; p.Name != name || p.Unread || !errors.As(p.Err, &damaged) {
+			t.Errorf("byte %d: %+v", at, p)
+		}
+		if copies := list(t, dst); len(copies) != 1 || copies[0].Name != follows {
 			t.Errorf("byte %d: %v", at, copies)
 		}
 	}
 }
 
-// An entry of another size is an error: entries of one name are equal.
+// The record of a snapshot that is left out, and a damaged record, are left out too.
+func TestCopySnapshots(t *testing.T) {
+	t.Parallel()
+	src, dst := newStore(t), newStore(t)
+	for sequence := range uint64(4) {
+		name := archive.SnapshotName(segmenttest.Realm, sequence+1)
+		if sequence < 3 {
+			if err := src.Put(t.Context(), name.String(), strings.NewReader("content"), 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sequence == 2 {
+			if err := src.Put(t.Context(), archive.VerifiedName(segmenttest.Realm, 3).String(), strings.NewReader("damaged"), 7); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := archive.PutVerification(t.Context(), src, segmenttest.Realm, archive.Verification{Sequence: sequence + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(_ context.Context, in io.Reader, name archive.Name) (hash [32]byte, err error) {
+		if name.Last == 1 {
+			return hash, errors.New("damaged snapshot")
+		}
+		_, err = io.Copy(io.Discard, in)
+		return hash, err
+	}
+	done, err := archive.Copy(t.Context(), dst, src, list(t, src), check, func(int64) {})
+	if err != nil || done.Copied != 3 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	problems := map[string]string{}
+	for _, p := range done.Problems {
+		problems[p.Name] = p.Err.Error()
+	}
+	for name, want := range map[archive.Name]string{
+		archive.SnapshotName(segmenttest.Realm, 1): "damaged snapshot",
+		archive.VerifiedName(segmenttest.Realm, 1): "of a snapshot that " + dst.String() + " does not have",
+		archive.VerifiedName(segmenttest.Realm, 3): "its checksum is wrong",
+		archive.VerifiedName(segmenttest.Realm, 4): "of a snapshot that " + dst.String() + " does not have",
+	} {
+		if got := problems[name.String()]; !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if len(problems) != 4 {
+		t.Errorf("problems %v", problems)
+	}
+}
+
+// unread is a store that fails to read some entries.
+type unread struct {
+	archive.Store
+	names []string
+}
+
+func (s unread) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	in, err := s.Store.Open(ctx, name, offset, length)
+	if slices.Contains(s.names, name) {
+		return &endsEarly{in}, err
+	}
+	return in, err
+}
+
+// endsEarly is the reader of an entry whose disk fails behind some bytes.
+type endsEarly struct{ io.ReadCloser }
+
+func (r *endsEarly) Read(b []byte) (int, error) {
+	n, _ := r.ReadCloser.Read(b[:min(len(b), 10)])
+	return n, errors.New("input/output error")
+}
+
+// An entry that the store cannot read is left out, and is not said to be damaged. A store that fails at several entries in
+// a row, or at the only one, ends the work.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	log, src := segmenttest.New(50), newStore(t)
+	var names []string
+	for first := 1; first < 50; first += 10 {
+		names = append(names, put(t, src, log, first, first+9, nil))
+	}
+	for what, test := range map[string]struct {
+		names  []string
+		unread int
+		fails  bool
+	}{
+		"one":              {names[1:2], 1, false},
+		"two":              {names[1:3], 2, false},
+		"three, not a row": {[]string{names[0], names[1], names[3]}, 3, false},
+		"three in a row":   {names[1:4], 2, true},
+		"every one":        {names, 2, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dst, s := newStore(t), unread{src, test.names}
+			done, err := archive.Copy(t.Context(), dst, s, list(t, src), nil, func(int64) {})
+			reports, failed := archive.Verify(t.Context(), s, list(t, src), nil, func(int64) {})
+			if (err != nil) != test.fails || (failed != nil) != test.fails || len(reports) != 1 {
+				t.Fatalf("copy: %v; verify: %v", err, failed)
+			}
+			for how, problems := range map[string][]archive.Problem{"copy": done.Problems, "verify": reports[0].Problems} {
+				n := 0
+				for _, p := range problems {
+					if p.Unread {
+						n++
+					} else if !errors.As(p.Err, new(*archive.GapError)) {
+						t.Errorf("%s: %s: %v", how, p.Name, p.Err)
+					}
+				}
+				if n != test.unread {
+					t.Errorf("%s: %v", how, problems)
+				}
+			}
+			if !test.fails && (done.Copied != 5-test.unread || len(list(t, dst)) != done.Copied) {
+				t.Errorf("%+v, %v", done, list(t, dst))
+			}
+		})
+	}
+	if _, err := archive.Copy(t.Context(), newStore(t), unread{src, names[:1]}, list(t, src)[:1], nil, func(int64) {}); err == nil {
+		t.Error("the only entry was not read, and the copy succeeded")
+	}
+}
+
+// An entry of another size is left out and reported: entries of one name are equal.
 func TestCopyConflict(t *testing.T) {
 	t.Parallel()
 	src, dst := newStore(t), newStore(t)
-	name := put(t, src, segmenttest.New(10), 1, 10, nil)
+	log := segmenttest.New(20)
+	name := put(t, src, log, 1, 10, nil)
+	put(t, src, log, 11, 20, nil)
 	if err := dst.Put(t.Context(), name, strings.NewReader("x"), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := archive.Copy(t.Context(), dst, src, list(t, src), nil, func(int64) {}); err == nil || !strings.Contains(err.Error(), "verify both archives") {
-		t.Error(err)
+	done, err := archive.Copy(t.Context(), dst, src, list(t, src), nil, func(int64) {})
+	if err != nil || done.Copied != 1 || len(done.Problems) != 1 || done.Problems[0].Name != name || !strings.Contains(done.Problems[0].Err.Error(), "verify both archives") {
+		t.Errorf("%+v, %v", done, err)
 	}
 }
