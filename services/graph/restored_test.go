@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -152,4 +153,33 @@ func TestRestoredWithAcceptedLoss(t *testing.T) {
 	if revision <= seen.GetRevision()+writer.LostAhead {
 		t.Errorf("the realm continues at revision %d; the service has seen %d", revision, seen.GetRevision())
 	}
+}
+
+// What precedes the restore of a realm is neither shown nor folded, also if the archive has the older log: the refusals say so.
+func TestPastOfRestoredRealm(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one", "two")
+	a.segments()
+	begun := a.restore(0)
+	a.dir = t.TempDir()
+	ctx := testkit.Context(t)
+	s, reader := a.past(ctx, a.store, history.Limits{})
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	if _, err := operator.Operations().Resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	a.revisions(ctx, "three")
+	id := fmt.Sprintf("realm id %x", begun.Origin.RealmID)
+	_, err := reader.At(ctx, client.Moment{Revision: begun.Revision})
+	if !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), id) || !strings.Contains(err.Error(), "coppice realm restore --to") {
+		t.Errorf("a revision before the restore: %v", err)
+	}
+	if past, err := reader.At(ctx, client.Moment{Revision: begun.Continues}); err != nil || !strings.Contains(identitiesOf(ctx, t, past), "two:") {
+		t.Errorf("the first revision of the restored realm: %v", err)
+	}
+	if _, err := operator.Operations().Verify(ctx, client.FromFirstCommit(true)); !errors.Is(err, client.ErrBadRequest) || !strings.Contains(err.Error(), id) {
+		t.Errorf("verified from the first commit: %v", err)
+	}
+	s.stop(ctx)
 }

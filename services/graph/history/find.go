@@ -272,6 +272,10 @@ func (h *History) uncovered(p Point, oldest Commit) error {
 	if oldest.Sequence == 0 {
 		return expired("%s cannot be shown: neither the log nor an archive has the realm's first commits, and there is no verified snapshot", p)
 	}
+	if origin := h.c.State.Realm().Origin; origin != (lifecycle.Origin{}) && oldest.Sequence == origin.Sequence+1 {
+		return expired("%s cannot be shown: the realm was restored or replayed from realm id %x and its past begins after commit %d of that; the oldest revision that can be shown is %d. "+
+			"To see what was before, restore an earlier commit of that realm id from its archive under another name, with coppice realm restore --to", p, origin.RealmID, origin.Sequence, oldest.Revision)
+	}
 	return expired("%s cannot be shown: neither the log nor an archive covers it any more; the oldest revision that can be shown is %d", p, oldest.Revision)
 }
 
