@@ -140,8 +140,9 @@ func (s *session) describeRealm(ctx context.Context, name string) error {
 		if err == nil && status.GetPaused() {
 			rows = append(rows, []string{"Paused:", "yes: coppice realm resume " + name})
 		}
-		rows = append(rows, s.settings(ctx)...)
-		rows = append(rows, s.storage(ctx)...)
+		stored, failed := s.c.Operations().Storage(ctx)
+		rows = append(rows, s.settings(ctx, stored)...)
+		rows = append(rows, storage(stored, failed)...)
 		rows = append(rows, []string{"Pending:", pending(status, err)})
 	}
 	for _, row := range rows {
@@ -166,8 +167,9 @@ func (s *session) listedRealm(ctx context.Context, name string) (*client.Realm, 
 
 func when(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.RFC3339) }
 
-// settings describes the settings of the realm, or why they are not shown.
-func (s *session) settings(ctx context.Context) [][]string {
+// settings describes the settings of the realm, or why they are not shown. stored has what bounds its archive by default;
+// nil if that is not known. Without an archive there is none.
+func (s *session) settings(ctx context.Context, stored *client.Storage) [][]string {
 	o, err := s.c.Resource(settingsResource, "").Get(ctx, lifecycle.SettingsName)
 	text, now := "", lifecycle.DefaultSettings()
 	switch {
@@ -180,16 +182,17 @@ func (s *session) settings(ctx context.Context) [][]string {
 	if err != nil {
 		return [][]string{{"Settings:", "not shown: " + err.Error()}}
 	}
-	archive := "the default of the graph services"
+	rows := [][]string{{"Settings:", text}, {"Log retention:", now.LogRetention.String()}}
 	if now.HasArchiveRetention {
-		archive = now.ArchiveRetention.String()
+		rows = append(rows, []string{"Archive retention:", now.ArchiveRetention.String()})
+	} else if kept := stored.GetArchiveRetention(); kept != "" {
+		rows = append(rows, []string{"Archive retention:", kept + ", the default of the graph service"})
 	}
-	return [][]string{{"Settings:", text}, {"Log retention:", now.LogRetention.String()}, {"Archive retention:", archive}}
+	return rows
 }
 
 // storage describes what the realm takes on disks, and when its log is cut, or why that is not shown.
-func (s *session) storage(ctx context.Context) [][]string {
-	u, err := s.c.Operations().Storage(ctx)
+func storage(u *client.Storage, err error) [][]string {
 	if err != nil {
 		return [][]string{{"Storage:", "not shown: " + err.Error()}}
 	}
@@ -202,20 +205,28 @@ func (s *session) storage(ctx context.Context) [][]string {
 		kept = fmt.Sprintf("%s in %s", bytes(u.GetArchiveBytes()), console.Count(int(u.GetArchiveEntries()), "entry"))
 	}
 	rows := [][]string{{"Log:", bytes(u.GetLogBytes())}, {"State:", bytes(u.GetStateBytes())}, {"Archive:", kept}}
-	var due []string
-	if at := u.GetCutAtBytes(); at > 0 {
-		due = append(due, "when the log has "+bytes(at))
-	}
-	if at := u.GetCutAt(); at > 0 {
-		due = append(due, "at "+when(at))
-	}
-	if len(due) > 0 {
-		rows = append(rows, []string{"Next cut:", strings.Join(due, ", or ")})
+	if due := nextCut(u); due != "" {
+		rows = append(rows, []string{"Next cut:", due})
 	}
 	if u.GetDiskBytes() > 0 {
 		rows = append(rows, []string{"Disk:", fmt.Sprintf("%s free of %s", bytes(u.GetDiskFreeBytes()), bytes(u.GetDiskBytes()))})
 	}
 	return rows
+}
+
+// nextCut says when the log is cut next, or why a cut that is due is not made yet; "" if nothing is cut.
+func nextCut(u *client.Storage) string {
+	if why := u.GetCutWaits(); why != "" {
+		return "due, and waits: " + why
+	}
+	var at []string
+	if n := u.GetCutAtBytes(); n > 0 {
+		at = append(at, "when the log has "+console.Bytes(int64(n)))
+	}
+	if t := u.GetCutAt(); t > 0 {
+		at = append(at, "at "+when(t))
+	}
+	return strings.Join(at, ", or ")
 }
 
 // pending describes the pending work of a realm, or why it is not shown.

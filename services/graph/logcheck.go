@@ -156,7 +156,7 @@ type logCheck struct {
 
 // checkLogs runs until ctx ends, or until the log has lost commits that the state has.
 func (r *realm) checkLogs(ctx context.Context) error {
-	c := &logCheck{r: r, size: sizeCheck{r: r, failed: &r.unarchived}, disk: diskCheck{r: r}, scrub: replay.NewScrub(r.events, max(r.begins.Load(), 1)), reported: map[string]time.Time{}}
+	c := &logCheck{r: r, size: sizeCheck{r: r}, disk: diskCheck{r: r}, scrub: replay.NewScrub(r.events, max(r.begins.Load(), 1)), reported: map[string]time.Time{}}
 	c.copies = &copyCheck{r: r, damaged: map[string]*eventlog.BrokenError{}, ends: copyEnds{}}
 	c.counts = newCountCheck(r)
 	defer c.copies.close(context.WithoutCancel(ctx))

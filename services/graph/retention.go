@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -25,7 +24,6 @@ const failureLasts = 2 * time.Minute
 // sizeCheck warns of a log that is larger than its retention.
 type sizeCheck struct {
 	r      *realm
-	failed *atomic.Pointer[archiveFailure]
 	warned time.Time
 }
 
@@ -37,21 +35,23 @@ func (c *sizeCheck) check(e *eventlog.Extent) {
 		return
 	}
 	c.warned = time.Now()
-	reason := c.reason()
+	reason, known := c.r.uncut()
+	if !known {
+		reason += "; if this warning lasts while commits come, the archive does not keep up: see the metric coppice_graph_archived_revision and warnings of the realm's other graph services"
+	}
 	c.r.log.Warn("the log is larger than its retention", "bytes", e.Bytes, "retention", keep.String(), "reason", reason)
 	if id, err := uuid.FromBytes(c.r.state.Checkpoint().GetRealmId()); err == nil {
 		c.r.warner.Uncut(uid.FromUUID(id), fmt.Sprintf("the log has %s, and its retention is %s: %s", humanize.IBytes(e.Bytes), keep, reason))
 	}
 }
 
-// reason says why the log is not cut, if this process knows it.
-func (c *sizeCheck) reason() string {
-	if c.r.archive == nil {
-		return "only archived commits are cut, and this graph service has no archive: start it with --archive, or keep everything with coppice realm set " + c.r.name + " logRetention=all"
+// uncut says why the log is not cut. If this process does not know that, it says when commits are cut.
+func (r *realm) uncut() (reason string, known bool) {
+	if r.archive == nil {
+		return "only archived commits are cut, and this graph service has no archive: start it with --archive, or keep everything with coppice realm set " + r.name + " logRetention=all", true
 	}
-	if f := c.failed.Load(); f != nil && time.Since(f.at) < failureLasts {
-		return "only archived commits are cut, and the log cannot be archived: " + f.err.Error()
+	if f := r.unarchived.Load(); f != nil && time.Since(f.at) < failureLasts {
+		return "only archived commits are cut, and the log cannot be archived: " + f.err.Error(), true
 	}
-	return "commits are cut when they are 3 minutes older than the newest commit and a verified snapshot covers them, in an idle realm after its next commit; if this warning lasts while commits come, the archive does not keep up: " +
-		"see the metric coppice_graph_archived_revision and warnings of the realm's other graph services"
+	return "commits are cut when they are 3 minutes older than the newest commit and a verified snapshot covers them, in an idle realm after its next commit", false
 }

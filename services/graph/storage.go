@@ -49,6 +49,10 @@ func (r *realm) storage(ctx context.Context) (*coppicev1.Storage, error) {
 	if !due.At.IsZero() {
 		s.CutAt = due.At.UnixMicro()
 	}
+	if due.Is(e.Bytes, r.time.Now()) {
+		s.CutWaits, _ = r.uncut()
+	}
+	s.ArchiveRetention = r.archiveRetention().String()
 	size := r.archiveSize(ctx)
 	s.ArchiveBytes, s.ArchiveEntries = size.bytes, size.entries
 	if size.err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -49,6 +50,34 @@ func TestStorage(t *testing.T) {
 	if err != nil || bytes < int64(got.GetArchiveBytes()) && entries == int(got.GetArchiveEntries()) {
 		t.Errorf("the archive has %d bytes in %d entries, %v; %v were shown", bytes, entries, err, got)
 	}
+}
+
+// A realm says why a cut that is due is not made, and which retention bounds its archive.
+func TestCutWaits(t *testing.T) {
+	t.Parallel()
+	b := newBounded(t)
+	b.start(b.store, func(c *graph.Config) { c.ArchiveRetention = lifecycle.Retention{Bytes: 10 << 30, Age: 365 * 24 * time.Hour} })
+	storage := func() *client.Storage {
+		s, err := b.operator().Operations().Storage(b.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if s := storage(); s.GetCutWaits() != "" || s.GetArchiveRetention() != "10GiB,365d" || s.GetCutAtBytes() != retained/2 {
+		t.Errorf("a new realm takes %v", s)
+	}
+	for b.extent().Bytes <= retained/2 {
+		b.writes(0)
+	}
+	if s := storage(); !strings.Contains(s.GetCutWaits(), "commits are cut when they are 3 minutes older than the newest commit") || s.GetLogBytes() <= retained/2 {
+		t.Errorf("with commits that may not be cut, the realm takes %v", s)
+	}
+	b.set("1GiB")
+	if s := storage(); s.GetCutWaits() != "" {
+		t.Errorf("within its retention, the realm takes %v", s)
+	}
+	b.s.stop(b.ctx)
 }
 
 // A warning says that the disk of the state is almost full, from 85% on.

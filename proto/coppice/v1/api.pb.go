@@ -4544,8 +4544,13 @@ type Storage struct {
 	// The disk of the state: its size, and what of it is free for this process.
 	DiskBytes     uint64 `protobuf:"varint,9,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
 	DiskFreeBytes uint64 `protobuf:"varint,10,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Why a cut that is due by the size or the age of the log is not made yet; empty if none is due.
+	CutWaits string `protobuf:"bytes,11,opt,name=cut_waits,json=cutWaits,proto3" json:"cut_waits,omitempty"`
+	// What bounds the realm's entries in the archive, such as "10GiB,365d" or "all": the realm's setting, or the default of
+	// the graph service that answers. Empty without an archive.
+	ArchiveRetention string `protobuf:"bytes,12,opt,name=archive_retention,json=archiveRetention,proto3" json:"archive_retention,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Storage) Reset() {
@@ -4646,6 +4651,20 @@ func (x *Storage) GetDiskFreeBytes() uint64 {
 		return x.DiskFreeBytes
 	}
 	return 0
+}
+
+func (x *Storage) GetCutWaits() string {
+	if x != nil {
+		return x.CutWaits
+	}
+	return ""
+}
+
+func (x *Storage) GetArchiveRetention() string {
+	if x != nil {
+		return x.ArchiveRetention
+	}
+	return ""
 }
 
 // ExpiryStatus says what the last evaluation of an expiry policy has found. The graph service keeps
@@ -5250,7 +5269,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\apending\x18\x03 \x03(\v2\x17.coppice.v1.PendingWorkR\apending\x12\x16\n" +
 	"\x06paused\x18\x04 \x01(\bR\x06paused\x124\n" +
 	"\bpolicies\x18\x05 \x03(\v2\x18.coppice.v1.ExpiryStatusR\bpolicies\x12-\n" +
-	"\astorage\x18\x06 \x01(\v2\x13.coppice.v1.StorageR\astorage\"\xd6\x02\n" +
+	"\astorage\x18\x06 \x01(\v2\x13.coppice.v1.StorageR\astorage\"\xa0\x03\n" +
 	"\aStorage\x12\x1b\n" +
 	"\tlog_bytes\x18\x01 \x01(\x04R\blogBytes\x12\x1f\n" +
 	"\vstate_bytes\x18\x02 \x01(\x04R\n" +
@@ -5265,7 +5284,9 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18\t \x01(\x04R\tdiskBytes\x12&\n" +
 	"\x0fdisk_free_bytes\x18\n" +
-	" \x01(\x04R\rdiskFreeBytes\"\x93\x03\n" +
+	" \x01(\x04R\rdiskFreeBytes\x12\x1b\n" +
+	"\tcut_waits\x18\v \x01(\tR\bcutWaits\x12+\n" +
+	"\x11archive_retention\x18\f \x01(\tR\x10archiveRetention\"\x93\x03\n" +
 	"\fExpiryStatus\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x1e\n" +
 	"\n" +

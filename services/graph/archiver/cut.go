@@ -79,9 +79,9 @@ func (w *work) cut(ctx context.Context) error {
 	}
 	w.looked = looked{time.Now(), keep}
 	w.estimate(&extent)
-	due := DueOf(keep, time.Time{})
-	large := func() bool { return due.Bytes > 0 && extent.Bytes > due.Bytes }
-	old := func(t lifecycle.Time) bool { return keep.Age > 0 && w.c.Now().After(DueOf(keep, t.Time()).At) }
+	size, age := lifecycle.Retention{Bytes: keep.Bytes}, lifecycle.Retention{Age: keep.Age}
+	large := func() bool { return DueOf(size, time.Time{}).Is(extent.Bytes, time.Time{}) }
+	old := func(t lifecycle.Time) bool { return DueOf(age, t.Time()).Is(0, w.c.Now()) }
 	if !large() {
 		if keep.Age == 0 {
 			return nil

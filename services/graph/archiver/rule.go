@@ -54,6 +54,11 @@ func DueOf(keep lifecycle.Retention, oldest time.Time) (d Due) {
 	return d
 }
 
+// Is reports whether a stream of a size is to be cut at a time.
+func (d Due) Is(bytes uint64, now time.Time) bool {
+	return d.Bytes > 0 && bytes > d.Bytes || !d.At.IsZero() && now.After(d.At)
+}
+
 // Follows returns an error unless a commit of the stream, at a position, is the one behind the place. lost says that the stream
 // has lost messages: then the error for a later commit wraps eventlog.ErrNotFound.
 func (p Place) Follows(next eventlog.Header, position uint64, lost bool) error {
