@@ -79,7 +79,7 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 		return wrong("%w", err)
 	}
 	t, err := f.target(ctx, a, realm)
-	defer t.close()
+	defer func() { err = errors.Join(err, t.end()) }()
 	if err != nil {
 		return err
 	}
@@ -102,20 +102,20 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func(dir string) { err = errors.Join(err, os.RemoveAll(dir)) }(dir)
+	c.Temp, dir = dir, filepath.Join(dir, "state")
 	archived := bootstrap.Archive{Store: src, Realm: id, Log: a.quietLogger()}
-	c.Temp = dir
-	return a.restoreIn(ctx, filepath.Join(dir, "state"), &archived, f.to, c)
-}
-
-// restoreIn restores a realm by way of a state in a directory that does not exist.
-func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive, last uint64, c origin.Config) (err error) {
-	log := a.quietLogger()
-	folded, err := from.Fold(ctx, dir, last, state.Config{})
+	folded, err := archived.Fold(ctx, dir, f.to, state.Config{})
 	if err != nil {
 		return err
 	}
-	log.Log(ctx, slog.LevelDebug, "folded the archive", "snapshot", folded.Snapshot, "commit", folded.Sequence, "events", folded.Events)
+	a.quietLogger().Log(ctx, slog.LevelDebug, "folded the archive", "snapshot", folded.Snapshot, "commit", folded.Sequence, "events", folded.Events)
+	t.begins()
+	return a.beginRestored(ctx, dir, c, src.String())
+}
+
+// beginRestored begins a realm with the state in a directory, which was restored from an archive.
+func (a *app) beginRestored(ctx context.Context, dir string, c origin.Config, from string) (err error) {
 	s, err := state.Open(dir, state.Config{})
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive
 	if err != nil {
 		return err
 	}
-	return a.writeBegun(begun, c, "restored", from.Store.String())
+	return a.writeBegun(begun, c, "restored", from)
 }
 
 // writeBegun says that a realm was restored or replayed from something, and what to do next.

@@ -188,6 +188,7 @@ func TestRestoreUpTo(t *testing.T) {
 	until := checkpoint(t, a.dir).GetSequence()
 	a.creates("two")
 	a.segments()
+	a.snapshot()
 	known := checkpoint(t, a.dir).GetRevision()
 	a.restore(until)
 	dir := t.TempDir()
@@ -204,8 +205,24 @@ func TestRestoreUpTo(t *testing.T) {
 	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
 	_, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 1000, state.Config{})
 	var gap *bootstrap.GapError
-	if !errors.As(err, &gap) || gap.Last != 1000 {
+	if !errors.As(err, &gap) || gap.Last != 1000 || gap.Before != gap.First-1 || gap.Behind != 0 {
 		t.Errorf("a restore of commits that do not exist: %v", err)
+	}
+	// Without the first segment, the snapshot after "two" is the first state that can be restored.
+	name := func(n archive.Name) bool { return n.Kind == archive.Segment && n.Realm == from.Realm && n.First == 1 }
+	for e, err := range a.store.List(ctx, "") {
+		if n, ok := archive.ParseName(e.Name); err == nil && ok && name(n) {
+			err = a.store.Delete(ctx, e.Name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 1, state.Config{})
+	if !errors.As(err, &gap) || gap.First != 1 || gap.Last != 1 || gap.Before != 0 || gap.Behind != checkpoint(t, a.dir).GetSequence() || !strings.Contains(err.Error(), fmt.Sprintf("or restore up to commit %d or later", gap.Behind)) {
+		t.Errorf("a restore of a commit that was pruned: %v", err)
+	} else if _, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), gap.Behind, state.Config{}); err != nil {
+		t.Errorf("a restore of the commit that the error names: %v", err)
 	}
 }
 

@@ -56,7 +56,9 @@ func TestStorage(t *testing.T) {
 func TestCutWaits(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t)
-	b.start(b.store, func(c *graph.Config) { c.ArchiveRetention = lifecycle.Retention{Bytes: 10 << 30, Age: 365 * 24 * time.Hour} })
+	b.start(b.store, func(c *graph.Config) {
+		c.ArchiveRetention = lifecycle.Retention{Bytes: 10 << 30, Age: 365 * 24 * time.Hour}
+	})
 	storage := func() *client.Storage {
 		s, err := b.operator().Operations().Storage(b.ctx)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/services/graph/archived"
@@ -25,6 +26,8 @@ type Folded struct {
 type GapError struct {
 	Archive     string
 	First, Last uint64 // sequences; Last is zero if it is not known
+	// Before and Behind are the commits that can be restored next to the missing ones; zero for none.
+	Before, Behind uint64
 }
 
 func (e *GapError) Error() string {
@@ -32,7 +35,16 @@ func (e *GapError) Error() string {
 	if e.Last > 0 {
 		what = fmt.Sprintf("commits %d to %d are", e.First, e.Last)
 	}
-	return fmt.Sprintf("archive %s: %s in no segment; copy the segments from another archive with `coppice archive copy`, or restore up to an earlier commit", e.Archive, what)
+	remedy := "copy the segments from another archive with `coppice archive copy`"
+	switch {
+	case e.Before > 0 && e.Behind > 0:
+		remedy += fmt.Sprintf(", or restore up to commit %d or earlier, or to %d or later", e.Before, e.Behind)
+	case e.Before > 0:
+		remedy += fmt.Sprintf(", or restore up to commit %d or earlier", e.Before)
+	case e.Behind > 0:
+		remedy += fmt.Sprintf(", or restore up to commit %d or later", e.Behind)
+	}
+	return fmt.Sprintf("archive %s: %s in no segment; %s", e.Archive, what, remedy)
 }
 
 // Fold builds the state after a commit from the archive alone, in a directory that is empty or
@@ -81,15 +93,26 @@ func (a *Archive) since(ctx context.Context, snapshot, last uint64) (chain []arc
 			chain, end = append(chain, s), s.Last
 		}
 	}
+	gap := &GapError{Archive: a.Store.String(), First: end + 1, Last: last, Before: end}
 	for _, s := range segments {
 		if last == 0 && s.First > end+1 {
-			return nil, &GapError{Archive: a.Store.String(), First: end + 1, Last: s.First - 1}
+			gap.Last = s.First - 1
+			return nil, gap
 		}
 	}
-	if end == 0 || end < last {
-		return nil, &GapError{Archive: a.Store.String(), First: end + 1, Last: last}
+	if end > 0 && end >= last {
+		return chain, nil
 	}
-	return chain, nil
+	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range slices.Backward(snapshots) {
+		if verified[s.Last] && s.Last > last {
+			gap.Behind = s.Last
+		}
+	}
+	return nil, gap
 }
 
 // fold folds segments up to a commit, or all of them if last is zero.
