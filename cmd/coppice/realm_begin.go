@@ -74,7 +74,7 @@ type beginTarget struct {
 	nc      *nats.Conn
 	secrets secret.Secrets
 	archive string // the default of --archive; "" for none
-	created string // the directory of --data that did not exist, as long as nothing in it is to stay
+	created string // the directory of --data that did not exist, until a realm may begin in it
 	close   func()
 }
 
