@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -74,29 +73,13 @@ type beginTarget struct {
 	nc      *nats.Conn
 	secrets secret.Secrets
 	archive string // the default of --archive; "" for none
-	created string // the directory of --data that did not exist, until a realm may begin in it
 	close   func()
 }
 
-// end closes the target. A directory that was created is removed, unless a realm may have begun in it.
-func (t *beginTarget) end() error {
-	t.close()
-	if t.created == "" {
-		return nil
-	}
-	return os.RemoveAll(t.created)
-}
-
-// begins says that a realm may begin from now on.
-func (t *beginTarget) begins() { t.created = "" }
-
-// target connects to the NATS server, or starts that of the directory. The target must be ended,
+// target connects to the NATS server, or starts that of the directory. The target must be closed,
 // also after an error.
 func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginTarget, err error) {
 	t.close = func() {}
-	if _, err := os.Lstat(f.data); f.data != "" && errors.Is(err, fs.ErrNotExist) {
-		t.created = f.data
-	}
 	if f.data == "" {
 		if f.secret == "" && os.Getenv(secret.Env) == "" {
 			return t, wrong("name --data DIR of 'coppice up', or the installation's secret with --secret FILE or $%s", secret.Env)

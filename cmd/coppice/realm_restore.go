@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
 	"github.com/coppice-gc/coppice/services/graph/origin"
@@ -78,21 +79,24 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 	if err != nil {
 		return wrong("%w", err)
 	}
+	var archived *bootstrap.Archive
+	if from.Scheme != "nats" { // then nothing is created if the archive cannot be restored
+		if archived, err = f.restorable(ctx, a, stores.Opener{}, from); err != nil {
+			return err
+		}
+	}
 	t, err := f.target(ctx, a, realm)
-	defer func() { err = errors.Join(err, t.end()) }()
+	defer t.close()
 	if err != nil {
 		return err
 	}
 	if err := origin.CheckNew(ctx, t.nc, realm); err != nil {
 		return err
 	}
-	src, err := f.opener(t).Open(ctx, from)
-	if err != nil {
-		return err
-	}
-	id, err := realmIn(ctx, src, f.id)
-	if err != nil {
-		return err
+	if archived == nil {
+		if archived, err = f.restorable(ctx, a, f.opener(t), from); err != nil {
+			return err
+		}
 	}
 	c, err := f.config(ctx, t, realm, f.from)
 	if err != nil {
@@ -102,20 +106,33 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 	if err != nil {
 		return err
 	}
-	defer func(dir string) { err = errors.Join(err, os.RemoveAll(dir)) }(dir)
-	c.Temp, dir = dir, filepath.Join(dir, "state")
-	archived := bootstrap.Archive{Store: src, Realm: id, Log: a.quietLogger()}
-	folded, err := archived.Fold(ctx, dir, f.to, state.Config{})
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c.Temp = dir
+	return a.restoreIn(ctx, filepath.Join(dir, "state"), archived, f.to, c)
+}
+
+// restorable returns the part of an archive that belongs to the realm to restore. The error says which commits it lacks.
+func (f *restoreFlags) restorable(ctx context.Context, a *app, o stores.Opener, from archive.Location) (*bootstrap.Archive, error) {
+	src, err := o.Open(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	id, err := realmIn(ctx, src, f.id)
+	if err != nil {
+		return nil, err
+	}
+	archived := &bootstrap.Archive{Store: src, Realm: id, Log: a.quietLogger()}
+	return archived, archived.Has(ctx, f.to)
+}
+
+// restoreIn restores a realm by way of a state in a directory that does not exist.
+func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive, last uint64, c origin.Config) (err error) {
+	log := a.quietLogger()
+	folded, err := from.Fold(ctx, dir, last, state.Config{})
 	if err != nil {
 		return err
 	}
-	a.quietLogger().Log(ctx, slog.LevelDebug, "folded the archive", "snapshot", folded.Snapshot, "commit", folded.Sequence, "events", folded.Events)
-	t.begins()
-	return a.beginRestored(ctx, dir, c, src.String())
-}
-
-// beginRestored begins a realm with the state in a directory, which was restored from an archive.
-func (a *app) beginRestored(ctx context.Context, dir string, c origin.Config, from string) (err error) {
+	log.Log(ctx, slog.LevelDebug, "folded the archive", "snapshot", folded.Snapshot, "commit", folded.Sequence, "events", folded.Events)
 	s, err := state.Open(dir, state.Config{})
 	if err != nil {
 		return err
@@ -125,7 +142,7 @@ func (a *app) beginRestored(ctx context.Context, dir string, c origin.Config, fr
 	if err != nil {
 		return err
 	}
-	return a.writeBegun(begun, c, "restored", from)
+	return a.writeBegun(begun, c, "restored", from.Store.String())
 }
 
 // writeBegun says that a realm was restored or replayed from something, and what to do next.

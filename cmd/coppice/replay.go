@@ -115,7 +115,7 @@ func (a *app) replayRealm(ctx context.Context, file string, f replayFlags) (err 
 		return wrong("name the archive of the graph services that will serve the realm with --archive URL, or --data DIR of 'coppice up'")
 	}
 	t, err := f.target(ctx, a, f.realm)
-	defer func() { err = errors.Join(err, t.end()) }()
+	defer t.close()
 	if err != nil {
 		return err
 	}
@@ -136,9 +136,6 @@ func (a *app) replayRealm(ctx context.Context, file string, f replayFlags) (err 
 	_, begun, err := recording.Begin(ctx, r.File, r.size, dir, c, progress)
 	bar.Clear()
 	var elsewhere *recording.BeginError
-	if err == nil || errors.As(err, &elsewhere) {
-		t.begins()
-	}
 	switch {
 	case errors.As(err, &elsewhere):
 		return err

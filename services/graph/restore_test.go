@@ -205,7 +205,7 @@ func TestRestoreUpTo(t *testing.T) {
 	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
 	_, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 1000, state.Config{})
 	var gap *bootstrap.GapError
-	if !errors.As(err, &gap) || gap.Last != 1000 || gap.Before != gap.First-1 || gap.Behind != 0 {
+	if !errors.As(err, &gap) || gap.Last != 1000 || gap.Before != (bootstrap.Range{First: gap.First - 1, Last: gap.First - 1}) || gap.Behind != (bootstrap.Range{}) {
 		t.Errorf("a restore of commits that do not exist: %v", err)
 	}
 	// Without the first segment, the snapshot after "two" is the first state that can be restored.
@@ -219,9 +219,16 @@ func TestRestoreUpTo(t *testing.T) {
 		}
 	}
 	_, err = from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 1, state.Config{})
-	if !errors.As(err, &gap) || gap.First != 1 || gap.Last != 1 || gap.Before != 0 || gap.Behind != checkpoint(t, a.dir).GetSequence() || !strings.Contains(err.Error(), fmt.Sprintf("or restore up to commit %d or later", gap.Behind)) {
-		t.Errorf("a restore of a commit that was pruned: %v", err)
-	} else if _, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), gap.Behind, state.Config{}); err != nil {
+	only := checkpoint(t, a.dir).GetSequence()
+	if want := (bootstrap.GapError{Archive: a.store.String(), First: 1, Last: 1, Behind: bootstrap.Range{First: only, Last: only}}); !errors.As(err, &gap) || *gap != want {
+		t.Errorf("a restore of a commit that was pruned: %v, want %v", err, want.Error())
+	}
+	for last, want := range map[uint64]bool{0: true, 1: false, only - 1: false, only: true, only + 1: false} {
+		if err := from.Has(ctx, last); (err == nil) != want {
+			t.Errorf("before a restore up to commit %d: %v", last, err)
+		}
+	}
+	if _, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), only, state.Config{}); err != nil {
 		t.Errorf("a restore of the commit that the error names: %v", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/services/graph/archived"
@@ -26,8 +25,18 @@ type Folded struct {
 type GapError struct {
 	Archive     string
 	First, Last uint64 // sequences; Last is zero if it is not known
-	// Before and Behind are the commits that can be restored next to the missing ones; zero for none.
-	Before, Behind uint64
+	// Before and Behind are commits next to the missing ones that can be restored, if their entries are undamaged.
+	Before, Behind Range
+}
+
+// Range are commits, by the sequences of the first and the last one; it is zero if there are none.
+type Range struct{ First, Last uint64 }
+
+func (r Range) String() string {
+	if r.First == r.Last {
+		return fmt.Sprintf("commit %d", r.First)
+	}
+	return fmt.Sprintf("one of the commits %d to %d", r.First, r.Last)
 }
 
 func (e *GapError) Error() string {
@@ -35,16 +44,40 @@ func (e *GapError) Error() string {
 	if e.Last > 0 {
 		what = fmt.Sprintf("commits %d to %d are", e.First, e.Last)
 	}
-	remedy := "copy the segments from another archive with `coppice archive copy`"
-	switch {
-	case e.Before > 0 && e.Behind > 0:
-		remedy += fmt.Sprintf(", or restore up to commit %d or earlier, or to %d or later", e.Before, e.Behind)
-	case e.Before > 0:
-		remedy += fmt.Sprintf(", or restore up to commit %d or earlier", e.Before)
-	case e.Behind > 0:
-		remedy += fmt.Sprintf(", or restore up to commit %d or later", e.Behind)
+	text := fmt.Sprintf("archive %s: %s in no segment; copy the segments from another archive with `coppice archive copy`", e.Archive, what)
+	for _, r := range []Range{e.Before, e.Behind} {
+		if r != (Range{}) {
+			text += fmt.Sprintf(", or restore up to %s", r)
+		}
 	}
-	return fmt.Sprintf("archive %s: %s in no segment; %s", e.Archive, what, remedy)
+	return text
+}
+
+// Has returns a GapError if commits are missing that Fold needs. Only the names of the entries are read.
+func (a *Archive) Has(ctx context.Context, last uint64) error {
+	snapshots, err := a.snapshots(ctx)
+	if err != nil {
+		return err
+	}
+	from := uint64(0)
+	for _, s := range snapshots {
+		if last == 0 || s <= last {
+			from = s
+		}
+	}
+	_, err = a.since(ctx, from, last)
+	return err
+}
+
+// snapshots returns the sequences of the verified snapshots, in ascending order.
+func (a *Archive) snapshots(ctx context.Context) (sequences []uint64, err error) {
+	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
+	for _, s := range snapshots {
+		if verified[s.Last] {
+			sequences = append(sequences, s.Last)
+		}
+	}
+	return sequences, err
 }
 
 // Fold builds the state after a commit from the archive alone, in a directory that is empty or
@@ -93,7 +126,10 @@ func (a *Archive) since(ctx context.Context, snapshot, last uint64) (chain []arc
 			chain, end = append(chain, s), s.Last
 		}
 	}
-	gap := &GapError{Archive: a.Store.String(), First: end + 1, Last: last, Before: end}
+	gap := &GapError{Archive: a.Store.String(), First: end + 1, Last: last}
+	if end > 0 {
+		gap.Before = Range{max(snapshot, 1), end}
+	}
 	for _, s := range segments {
 		if last == 0 && s.First > end+1 {
 			gap.Last = s.First - 1
@@ -103,13 +139,17 @@ func (a *Archive) since(ctx context.Context, snapshot, last uint64) (chain []arc
 	if end > 0 && end >= last {
 		return chain, nil
 	}
-	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
+	snapshots, err := a.snapshots(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range slices.Backward(snapshots) {
-		if verified[s.Last] && s.Last > last {
-			gap.Behind = s.Last
+	for _, s := range snapshots {
+		if last > 0 && s > last { // of those before, none can be used
+			gap.Behind = Range{s, s}
+			for _, s := range archive.Chain(segments, s+1) {
+				gap.Behind.Last = s.Last
+			}
+			break
 		}
 	}
 	return nil, gap
