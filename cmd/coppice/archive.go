@@ -197,7 +197,7 @@ func (o *opened) verify(ctx context.Context, url string) error {
 	}
 	switch {
 	case len(problems) > 0:
-		return fmt.Errorf("archive %s: %s; %s", s, console.Count(len(problems), "problem"), strings.Join(remedies(problems), "; "))
+		return fmt.Errorf("archive %s: %s; %s", s, console.Count(len(problems), "problem"), remedies(problems, "delete a damaged entry, and copy it from another archive with coppice archive copy; if there is no copy, delete it only while the log has its commits: the graph service archives them again"))
 	case len(reports) == 0:
 		return fmt.Errorf("archive %s has no segments and no snapshots: a graph service with this archive stores the first commits of a realm within 10 minutes; otherwise look at the URL", s)
 	}
@@ -211,29 +211,33 @@ func (o *opened) problems(problems []archive.Problem) {
 	}
 }
 
-// remedies says what to do about problems that the verification of an archive has found.
-func remedies(problems []archive.Problem) (texts []string) {
-	var missing, damaged, unread bool
+// remedies says what to do about problems of an archive. damaged is what to do about a damaged entry.
+func remedies(problems []archive.Problem, damaged string) string {
+	has := map[archive.ProblemKind]bool{}
 	for _, p := range problems {
-		switch {
-		case p.Unread:
-			unread = true
-		case errors.As(p.Err, new(*archive.GapError)):
-			missing = true
-		default:
-			damaged = true
+		has[p.Kind] = true
+	}
+	var texts []string
+	for _, r := range []struct {
+		of   bool
+		text string
+	}{
+		{has[archive.ProblemDamaged], damaged},
+		// An entry that cannot be used leaves a gap too.
+		{
+			has[archive.ProblemMissing] && len(has) == 1,
+			"copy the missing segments from another archive with coppice archive copy; while the log has their commits, the graph service archives them again by itself",
+		},
+		{has[archive.ProblemUnread], "an entry that cannot be read may be undamaged: do not delete it, and repeat the command"},
+		{has[archive.ProblemGone], "entries were deleted or added meanwhile: repeat the command"},
+		{has[archive.ProblemVersion], "what is of another version needs that version of Coppice"},
+		{has[archive.ProblemConflict], "where two archives have different entries, verify both"},
+	} {
+		if r.of {
+			texts = append(texts, r.text)
 		}
 	}
-	if damaged {
-		texts = append(texts, "delete a damaged entry, and copy it from another archive with coppice archive copy; if there is no copy, delete it only while the log has its commits: the graph service archives them again")
-	}
-	if missing && !damaged {
-		texts = append(texts, "copy the missing segments from another archive with coppice archive copy; while the log has their commits, the graph service archives them again by itself")
-	}
-	if unread {
-		texts = append(texts, "an entry that cannot be read may be undamaged: repeat the command before you replace it")
-	}
-	return texts
+	return strings.Join(texts, "; ")
 }
 
 func (o *opened) copy(ctx context.Context, from, to string) error {
@@ -252,18 +256,22 @@ func (o *opened) copy(ctx context.Context, from, to string) error {
 	if src.String() == dst.String() {
 		return wrong("%s cannot be copied to itself", src)
 	}
+	if len(entries) == 0 {
+		return fmt.Errorf("archive %s has no entries: nothing is copied", src)
+	}
 	bar := o.bar("copying", entries)
 	done, err := archive.Copy(ctx, dst, src, entries, snapshot.CheckEntry, bar.Add)
 	bar.Clear()
 	o.problems(done.Problems)
 	if err != nil {
-		return fmt.Errorf("%w; %s copied, repeat the command to continue", err, console.Count(done.Copied, "entry"))
+		return fmt.Errorf("%w; %s copied; repeat the command to continue, when both archives work", err, console.Count(done.Copied, "entry"))
 	}
 	if _, err := fmt.Fprintf(o.stdout, "%s copied, %s; %d were there already\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present); err != nil {
 		return err
 	}
 	if n := len(done.Problems); n > 0 {
-		return fmt.Errorf("%s of archive %s not copied: the copy is incomplete; replace or delete what is reported above, and repeat the command", console.Count(n, "entry"), src)
+		return fmt.Errorf("%s of archive %s not copied, so the copy is incomplete; %s", console.Count(n, "entry"), src,
+			remedies(done.Problems, "replace a damaged entry there by one of another archive, or delete it, and repeat the command"))
 	}
 	return nil
 }

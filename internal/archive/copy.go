@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/coppice-gc/coppice/internal/segment"
 )
@@ -24,7 +25,7 @@ type Copied struct {
 // error is a failure of dst, or of src at several entries in a row; after it, call Copy again: it continues. progress is
 // called with the bytes that are done since its last call.
 func Copy(ctx context.Context, dst, src Store, entries []Entry, check SnapshotCheck, progress func(bytes int64)) (Copied, error) {
-	c := copying{dst: dst, src: src, check: check, progress: progress, stored: map[string]int64{}, unusable: map[string]bool{}}
+	c := copying{dst: dst, src: src, check: check, progress: progress, stored: map[string]int64{}, problems: map[string]Problem{}}
 	for e, err := range dst.List(ctx, "") {
 		if err != nil {
 			return c.done, err
@@ -37,8 +38,7 @@ func Copy(ctx context.Context, dst, src Store, entries []Entry, check SnapshotCh
 			return c.done, err
 		}
 		if problem != nil {
-			problem.Name = e.Name
-			c.unusable[e.Name] = true
+			c.problems[e.Name] = *problem
 			c.done.Problems = append(c.done.Problems, *problem)
 		}
 	}
@@ -50,9 +50,9 @@ type copying struct {
 	dst, src Store
 	check    SnapshotCheck
 	progress func(int64)
-	stored   map[string]int64 // sizes of the entries of dst
-	unusable map[string]bool  // the entries that were left out
-	failures failures         // of src
+	stored   map[string]int64   // sizes of the entries of dst
+	problems map[string]Problem // of the entries that were left out
+	failures failures           // of src
 	done     Copied
 }
 
@@ -72,7 +72,7 @@ func (c *copying) entry(ctx context.Context, e Entry) (problem *Problem, err err
 		size = e.Size // another copy stored it meanwhile
 	}
 	if size != e.Size {
-		return &Problem{Err: fmt.Errorf("it has %d bytes in %s and %d in %s: verify both archives, and delete the wrong entry", e.Size, c.src, size, c.dst)}, nil
+		return &Problem{e.Name, ProblemConflict, fmt.Errorf("it has %d bytes in %s and %d in %s: verify both archives, and delete the wrong entry", e.Size, c.src, size, c.dst)}, nil
 	}
 	c.done.Present++
 	c.progress(e.Size)
@@ -83,32 +83,44 @@ func (c *copying) entry(ctx context.Context, e Entry) (problem *Problem, err err
 func (c *copying) put(ctx context.Context, e Entry) (problem *Problem, err error) {
 	name, known := ParseName(e.Name)
 	if known && name.Kind == Verified {
-		snapshot := SnapshotName(name.Realm, name.Last).String()
-		if _, there := c.stored[snapshot]; !there || c.unusable[snapshot] {
-			return &Problem{Err: fmt.Errorf("it is the record of a snapshot that %s does not have", c.dst)}, nil
+		if p := c.withoutSnapshot(e.Name, name); p != nil {
+			return p, nil
 		}
 		if _, err := ReadVerification(ctx, c.src, name.Realm, name.Last); err != nil {
-			return c.failures.at(ctx, err)
+			return c.failures.at(ctx, e.Name, err)
 		}
 	}
-	in, err := c.src.Open(ctx, e.Name, 0, e.Size)
+	in, err := open(ctx, c.src, e)
 	if err != nil {
-		return c.failures.at(ctx, err)
+		return c.failures.at(ctx, e.Name, err)
 	}
 	content := &verifying{in: &counted{in: in, progress: c.progress}, left: e.Size}
 	if known && (name.Kind == Segment || name.Kind == Snapshot) {
 		content.begin(func(in io.Reader) error { return c.verify(ctx, in, name) })
-		defer content.stop()
 	}
-	err = errors.Join(c.dst.Put(ctx, e.Name, content, e.Size), in.Close())
+	err = c.dst.Put(ctx, e.Name, content, e.Size)
+	failed := content.end()
+	_ = in.Close() // what was read of it is complete, or has failed
 	if ctx.Err() != nil || errors.Is(err, ErrExists) {
 		return nil, err
 	}
-	if content.err != nil { // otherwise dst has failed
-		return c.failures.at(ctx, content.err)
+	if failed != nil { // otherwise dst has failed
+		return c.failures.at(ctx, e.Name, failed)
 	}
 	c.failures.read()
 	return nil, err
+}
+
+// withoutSnapshot returns the problem of a record whose snapshot dst does not have.
+func (c *copying) withoutSnapshot(record string, name Name) *Problem {
+	snapshot := SnapshotName(name.Realm, name.Last).String()
+	if p, ok := c.problems[snapshot]; ok {
+		return &Problem{record, p.Kind, fmt.Errorf("its snapshot was not copied: %w", p.Err)}
+	}
+	if _, there := c.stored[snapshot]; !there {
+		return &Problem{record, ProblemGone, errors.New("it is the record of a snapshot that the archive does not have")}
+	}
+	return nil
 }
 
 // verify reads a segment or a snapshot to its end.
@@ -125,13 +137,15 @@ func (c *copying) verify(ctx context.Context, in io.Reader, name Name) error {
 }
 
 // verifying is the content of an entry, which may be verified while it is read: then, if the entry is damaged, reading
-// fails before its last bytes.
+// fails before its last bytes. A store may go on to read it when its Put has returned, until end.
 type verifying struct {
+	mu     sync.Mutex
 	in     io.Reader
 	left   int64
 	to     *io.PipeWriter // nil if nothing is verified
 	result chan error     // of the verification, which reads what was read
-	err    error          // with which reading failed, other than io.EOF
+	ended  bool
+	err    error // with which reading failed, other than io.EOF
 }
 
 // begin verifies what is read from now on.
@@ -148,34 +162,49 @@ func (v *verifying) begin(verify func(io.Reader) error) {
 	}()
 }
 
+// errEnded is the error of reading an entry that is not stored any more.
+var errEnded = errors.New("the entry is not stored any more")
+
 // Read implements io.Reader.
 func (v *verifying) Read(b []byte) (n int, err error) {
-	n, err = v.read(b[:min(int64(len(b)), v.left)])
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.ended:
+		return 0, errEnded
+	case v.left == 0:
+		return 0, io.EOF
+	}
+	n, err = v.in.Read(b[:min(int64(len(b)), v.left)])
+	v.left -= int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		v.err = err
 	}
-	return n, err
-}
-
-func (v *verifying) read(b []byte) (n int, err error) {
-	n, err = v.in.Read(b)
-	if v.to == nil {
+	if v.to == nil || n == 0 {
 		return n, err
 	}
-	if n > 0 {
-		if _, failed := v.to.Write(b[:n]); failed != nil {
-			return 0, failed
-		}
+	if _, failed := v.to.Write(b[:n]); failed != nil {
+		v.err = failed
+		return 0, failed
 	}
-	if v.left -= int64(n); v.left > 0 || n == 0 {
+	if v.left > 0 {
 		return n, err
 	}
 	_ = v.to.Close()
-	if err := <-v.result; err != nil {
-		return 0, err
+	if failed := <-v.result; failed != nil {
+		v.err = failed
+		return 0, failed
 	}
 	return n, nil
 }
 
-// stop ends the verification.
-func (v *verifying) stop() { _ = v.to.CloseWithError(io.ErrUnexpectedEOF) }
+// end ends the verification, and returns the error with which reading has failed.
+func (v *verifying) end() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ended = true
+	if v.to != nil {
+		_ = v.to.CloseWithError(io.ErrUnexpectedEOF)
+	}
+	return v.err
+}

@@ -117,9 +117,9 @@ func (r *limitedReader) open() error {
 
 // read reads into the room, which a call that hangs goes on to use.
 func (r *limitedReader) read() error {
-	got := make(chan int, 1)
+	got, in := make(chan int, 1), r.in
 	err := r.s.call(r.ctx, "read "+r.name, func(context.Context, Store, *progress) error {
-		n, err := r.in.Read(r.room[:min(int64(len(r.room)), r.left)])
+		n, err := in.Read(r.room[:min(int64(len(r.room)), r.left)])
 		got <- n
 		return err
 	})

@@ -73,7 +73,7 @@ func PlanPrune(ctx context.Context, store Store, realm [16]byte, rule PruneRule)
 	if err != nil {
 		return p, err
 	}
-	passed := passing{skipped: rule.Skipped, names: map[string]bool{}}
+	passed := passing{skipped: rule.Skipped, keys: map[string]bool{}}
 	for len(verified) > 0 {
 		kept := verified[max(0, len(verified)-keptSnapshots):]
 		n, needed, err := rule.beyond(ctx, store, units, kept[0].Last, &passed)
@@ -169,18 +169,22 @@ func (u unit) rank() int { return slices.Index(kinds, u.items[len(u.items)-1].Ki
 type passing struct {
 	Fallback
 	skipped func(name string, err error)
-	names   map[string]bool // that were passed over
+	keys    map[string]bool // the names of those that were passed over, and of the snapshots of records
 }
 
 // over returns nil if an entry is passed over after an error, and otherwise the failure of the store.
 func (p *passing) over(ctx context.Context, name string, err error) error {
-	if p.names[name] || errors.Is(err, ErrNotFound) { // deleted meanwhile
+	key := name
+	if n, ok := ParseName(name); ok && n.Kind == Verified { // it is read for its age, and with its snapshot
+		key = SnapshotName(n.Realm, n.Last).String()
+	}
+	if p.keys[key] || errors.Is(err, ErrNotFound) { // deleted meanwhile
 		return nil
 	}
 	if err := p.From(ctx, err, IsDamaged(err)); err != nil {
 		return err
 	}
-	p.names[name] = true
+	p.keys[key] = true
 	p.skipped(name, err)
 	return nil
 }

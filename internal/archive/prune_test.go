@@ -241,8 +241,13 @@ func TestVerifyStoreFails(t *testing.T) {
 	down := errors.New("the store is down")
 	records := func(n archive.Name) bool { return n.Kind == archive.Verified }
 	reports, err := archive.Verify(t.Context(), &failing{Store: s, unreadable: records, err: down}, list(t, s), hashed, func(int64) {})
-	if !errors.Is(err, down) {
-		t.Errorf("%+v, %v", reports, err)
+	if err != nil || len(reports[0].Problems) != 3 {
+		t.Fatalf("%+v, %v", reports, err)
+	}
+	for _, p := range reports[0].Problems {
+		if p.Kind != archive.ProblemUnread || !errors.Is(p.Err, down) {
+			t.Errorf("%+v", p)
+		}
 	}
 }
 
@@ -277,6 +282,24 @@ func TestPruneUnreadableSnapshot(t *testing.T) {
 	}
 	if p, _, err = plan(40, 50); !errors.Is(err, down) || len(p.Delete) > 0 {
 		t.Errorf("%d entries are to be deleted, %v", len(p.Delete), err)
+	}
+}
+
+// A record that the store cannot read is one entry, although it is read for the age of its snapshot and with it.
+func TestPruneUnreadableRecord(t *testing.T) {
+	t.Parallel()
+	down := errors.New("input/output error")
+	for _, record := range []uint64{30, 40, 50} {
+		s := pruned(t)
+		store := &failing{Store: s, err: down, unreadable: func(n archive.Name) bool { return n.Kind == archive.Verified && n.Last == record }}
+		var skipped []string
+		_, err := archive.PlanPrune(t.Context(), store, segmenttest.Realm, archive.PruneRule{
+			Retention: lifecycle.Retention{Age: time.Hour}, Now: commitTime(99).Add(time.Hour), Check: hashed,
+			Skipped: func(name string, _ error) { skipped = append(skipped, name) },
+		})
+		if err != nil || len(skipped) != 1 {
+			t.Errorf("the record of commit %d cannot be read: %q are skipped, %v", record, skipped, err)
+		}
 	}
 }
 

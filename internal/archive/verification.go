@@ -40,6 +40,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("it has format %d, and this program reads format %d: use the version of Coppice that wrote it, or a later one", e.Format, verificationFormat)
 }
 
+// OtherVersion says that the error is due to the version of Coppice, and not to damage.
+func (e *VersionError) OtherVersion() {}
+
 type verificationJSON struct {
 	Format   uint32    `json:"format"`
 	Sequence uint64    `json:"sequence"`
@@ -98,7 +101,7 @@ func readEntry(ctx context.Context, store Store, e Entry) (b []byte, err error) 
 	if e.Size > maxVerification {
 		return nil, &unusableError{fmt.Errorf("it has %d bytes, more than %d", e.Size, maxVerification)}
 	}
-	in, err := store.Open(ctx, e.Name, 0, e.Size)
+	in, err := open(ctx, store, e)
 	if err != nil {
 		return nil, err
 	}

@@ -25,23 +25,6 @@ type RealmReport struct {
 	Problems []Problem
 }
 
-// Problem is something that is wrong with an archive.
-type Problem struct {
-	Name string // of the entry at which it was found
-	Err  error
-	// Unread reports whether the store could not read the entry, which may be undamaged.
-	Unread bool
-}
-
-// GapError says that commits are in no segment that can be read.
-type GapError struct {
-	First, Last uint64 // sequences
-}
-
-func (e *GapError) Error() string {
-	return fmt.Sprintf("commits %d to %d before it are in no segment that can be read", e.First, e.Last)
-}
-
 // SnapshotCheck reads a snapshot to its end, and returns the hash of its content. The error says
 // what is damaged, or that it is not the snapshot of the name. The package snapshot of the graph
 // service implements it.
@@ -61,27 +44,22 @@ func Verify(ctx context.Context, store Store, entries []Entry, check SnapshotChe
 		if !ok {
 			continue
 		}
+		if name.Kind == Pruned {
+			continue // only its name counts
+		}
 		if v == nil || v.report.Realm != name.Realm {
 			reports = append(reports, RealmReport{Realm: name.Realm})
 			v = newVerifier(name.Realm, entries)
 		}
-		switch name.Kind {
-		case Segment:
-			err = v.segment(ctx, store, e, name, progress)
-		case Snapshot:
-			err = v.snapshot(ctx, store, e, name, check, progress)
-		case Verified:
-			err = v.verified(ctx, store, e, name)
-		}
+		err := v.entry(ctx, store, e, name, check, progress)
 		if err == nil {
 			failed.read()
 		} else {
-			problem, err := failed.at(ctx, err)
+			problem, err := failed.at(ctx, e.Name, err)
 			if err != nil {
 				return reports, err
 			}
-			problem.Name = e.Name
-			v.report.Problems = append(v.report.Problems, *problem)
+			v.problem(*problem)
 		}
 		reports[len(reports)-1] = v.report
 	}
@@ -92,13 +70,14 @@ func Verify(ctx context.Context, store Store, entries []Entry, check SnapshotChe
 type verifier struct {
 	report RealmReport
 	hashes map[uint64][32]byte // of the undamaged snapshots, by sequence
+	others map[uint64]Problem  // of the other snapshots
 	// points are those at which segments begin and end: there, all segments with the
 	// commit must agree. A zero value: no segment with the commit was read.
 	points map[uint64]segment.Point
 }
 
 func newVerifier(realm [16]byte, entries []Entry) *verifier {
-	v := &verifier{report: RealmReport{Realm: realm}, hashes: map[uint64][32]byte{}, points: map[uint64]segment.Point{}}
+	v := &verifier{report: RealmReport{Realm: realm}, hashes: map[uint64][32]byte{}, others: map[uint64]Problem{}, points: map[uint64]segment.Point{}}
 	for _, e := range entries {
 		if n, ok := ParseName(e.Name); ok && n.Realm == realm && n.Kind == Segment {
 			v.points[n.First-1], v.points[n.Last] = segment.Point{}, segment.Point{}
@@ -107,20 +86,43 @@ func newVerifier(realm [16]byte, entries []Entry) *verifier {
 	return v
 }
 
-func (v *verifier) problem(name string, err error) {
-	v.report.Problems = append(v.report.Problems, Problem{Name: name, Err: err})
+func (v *verifier) problem(p Problem) {
+	v.report.Problems = append(v.report.Problems, p)
+	if n, ok := ParseName(p.Name); ok && n.Kind == Snapshot {
+		v.others[n.Last] = p
+	}
 }
 
-// segment verifies a segment. Like those of snapshot and verified, its error is a failure of the store, or says that the
-// entry cannot be opened.
+// entry verifies an entry. The error is a failure of the store, or says that the entry cannot be opened.
+func (v *verifier) entry(ctx context.Context, store Store, e Entry, name Name, check SnapshotCheck, progress func(int64)) error {
+	switch name.Kind {
+	case Segment:
+		return v.segment(ctx, store, e, name, progress)
+	case Snapshot:
+		return v.snapshot(ctx, store, e, name, check, progress)
+	case Verified:
+		return v.verified(ctx, store, e, name)
+	}
+	return nil
+}
+
+// open opens an entry of a list.
+func open(ctx context.Context, store Store, e Entry) (io.ReadCloser, error) {
+	if e.Size <= 0 {
+		return nil, errEmpty
+	}
+	return store.Open(ctx, e.Name, 0, e.Size)
+}
+
+// segment verifies a segment: see entry.
 func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name, progress func(int64)) error {
 	r := &v.report
 	r.Segments++
 	r.Size += e.Size
 	if expected := r.Last.Sequence + 1; r.First > 0 && name.First > expected {
-		v.problem(e.Name, &GapError{First: expected, Last: name.First - 1})
+		v.problem(Problem{e.Name, ProblemMissing, &GapError{First: expected, Last: name.First - 1}})
 	}
-	in, err := store.Open(ctx, e.Name, 0, e.Size)
+	in, err := open(ctx, store, e)
 	if err != nil {
 		return err
 	}
@@ -132,7 +134,7 @@ func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name,
 			if read.failed() || !IsDamagedSegment(err) {
 				return errors.Join(fmt.Errorf("archive %s: read %s: %w", store, e.Name, err), in.Close())
 			}
-			v.problem(e.Name, err)
+			v.problem(found(e.Name, err))
 			break
 		}
 		if first == nil {
@@ -150,7 +152,7 @@ func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name,
 	}
 	if info := scanner.Info(); info.Commits > 0 {
 		if err := name.check(info); err != nil {
-			v.problem(e.Name, err)
+			v.problem(found(e.Name, err))
 		}
 	}
 	return in.Close()
@@ -161,7 +163,7 @@ func (v *verifier) snapshot(ctx context.Context, store Store, e Entry, name Name
 	r := &v.report
 	r.Snapshots++
 	r.Size += e.Size
-	in, err := store.Open(ctx, e.Name, 0, e.Size)
+	in, err := open(ctx, store, e)
 	if err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (v *verifier) snapshot(ctx context.Context, store Store, e Entry, name Name
 	case read.failed() || ctx.Err() != nil:
 		return errors.Join(fmt.Errorf("archive %s: read %s: %w", store, e.Name, err), in.Close())
 	case err != nil:
-		v.problem(e.Name, err)
+		v.problem(found(e.Name, err))
 	default:
 		v.hashes[name.Last] = hash
 	}
@@ -185,11 +187,13 @@ func (v *verifier) verified(ctx context.Context, store Store, e Entry, name Name
 		return err
 	}
 	hash, ok := v.hashes[name.Last]
-	switch {
+	switch other, listed := v.others[name.Last]; {
+	case !ok && listed:
+		v.problem(Problem{e.Name, other.Kind, fmt.Errorf("its snapshot cannot be used: %w", other.Err)})
 	case !ok:
-		v.problem(e.Name, errors.New("its snapshot is missing, damaged, or cannot be read"))
+		v.problem(Problem{e.Name, ProblemGone, errors.New("it is the record of a snapshot that the archive does not have")})
 	case hash != record.Hash:
-		v.problem(e.Name, fmt.Errorf("it names content %x, and the snapshot has %x", record.Hash, hash))
+		v.problem(found(e.Name, fmt.Errorf("it names content %x, and the snapshot has %x", record.Hash, hash)))
 	default:
 		v.report.Verified++
 	}
@@ -212,8 +216,8 @@ func (v *verifier) agree(name string, p segment.Point) {
 	case known == segment.Point{}, same && known.Revision == 0 && known.Checksum == p.Checksum:
 		v.points[p.Sequence] = p
 	case known.Checksum != p.Checksum || !same:
-		v.problem(name, fmt.Errorf("commit %d has checksum %016x and revision %d, and in another segment %016x and %d: they are of different histories",
-			p.Sequence, p.Checksum, p.Revision, known.Checksum, known.Revision))
+		v.problem(found(name, fmt.Errorf("commit %d has checksum %016x and revision %d, and in another segment %016x and %d: they are of different histories",
+			p.Sequence, p.Checksum, p.Revision, known.Checksum, known.Revision)))
 	}
 }
 

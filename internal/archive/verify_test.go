@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -173,7 +175,7 @@ func TestCopyDamaged(t *testing.T) {
 			t.Fatalf("byte %d: %+v, %v", at, done, err)
 		}
 		var damaged *segment.DamagedError
-		if p := done.Problems[0]; p.Name != name || p.Unread || !errors.As(p.Err, &damaged) {
+		if p := done.Problems[0]; p.Name != name || p.Kind != archive.ProblemDamaged || !errors.As(p.Err, &damaged) {
 			t.Errorf("byte %d: %+v", at, p)
 		}
 		if copies := list(t, dst); len(copies) != 1 || copies[0].Name != follows {
@@ -212,18 +214,21 @@ func TestCopySnapshots(t *testing.T) {
 	if err != nil || done.Copied != 3 {
 		t.Errorf("%+v, %v", done, err)
 	}
-	problems := map[string]string{}
+	problems := map[string]archive.Problem{}
 	for _, p := range done.Problems {
-		problems[p.Name] = p.Err.Error()
+		problems[p.Name] = p
 	}
-	for name, want := range map[archive.Name]string{
-		archive.SnapshotName(segmenttest.Realm, 1): "damaged snapshot",
-		archive.VerifiedName(segmenttest.Realm, 1): "of a snapshot that " + dst.String() + " does not have",
-		archive.VerifiedName(segmenttest.Realm, 3): "its checksum is wrong",
-		archive.VerifiedName(segmenttest.Realm, 4): "of a snapshot that " + dst.String() + " does not have",
+	for name, want := range map[archive.Name]struct {
+		kind archive.ProblemKind
+		text string
+	}{
+		archive.SnapshotName(segmenttest.Realm, 1): {archive.ProblemDamaged, "damaged snapshot"},
+		archive.VerifiedName(segmenttest.Realm, 1): {archive.ProblemDamaged, "its snapshot was not copied: damaged snapshot"},
+		archive.VerifiedName(segmenttest.Realm, 3): {archive.ProblemDamaged, "its checksum is wrong"},
+		archive.VerifiedName(segmenttest.Realm, 4): {archive.ProblemGone, "of a snapshot that the archive does not have"},
 	} {
-		if got := problems[name.String()]; !strings.Contains(got, want) {
-			t.Errorf("%s: %q, want %q", name, got, want)
+		if got := problems[name.String()]; got.Kind != want.kind || !strings.Contains(fmt.Sprint(got.Err), want.text) {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
 	if len(problems) != 4 {
@@ -253,13 +258,13 @@ func (r *endsEarly) Read(b []byte) (int, error) {
 	return n, errors.New("input/output error")
 }
 
-// An entry that the store cannot read is left out, and is not said to be damaged. A store that fails at several entries in
-// a row, or at the only one, ends the work.
+// An entry that the store cannot read is left out, and is not said to be damaged. A store that fails at many entries in
+// a row, or at all of them, ends the work.
 func TestUnread(t *testing.T) {
 	t.Parallel()
-	log, src := segmenttest.New(50), newStore(t)
+	log, src := segmenttest.New(150), newStore(t)
 	var names []string
-	for first := 1; first < 50; first += 10 {
+	for first := 1; first < 150; first += 10 {
 		names = append(names, put(t, src, log, first, first+9, nil))
 	}
 	for what, test := range map[string]struct {
@@ -267,11 +272,12 @@ func TestUnread(t *testing.T) {
 		unread int
 		fails  bool
 	}{
-		"one":              {names[1:2], 1, false},
-		"two":              {names[1:3], 2, false},
-		"three, not a row": {[]string{names[0], names[1], names[3]}, 3, false},
-		"three in a row":   {names[1:4], 2, true},
-		"every one":        {names, 2, true},
+		"one":                {names[1:2], 1, false},
+		"nine":               {names[1:10], 9, false},
+		"twelve, not a row":  {append(slices.Clone(names[:7]), names[8:13]...), 12, false},
+		"ten in a row":       {names[1:11], 9, true},
+		"every one":          {names, 9, true},
+		"one, and no others": {names[14:], 1, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -284,23 +290,102 @@ func TestUnread(t *testing.T) {
 			for how, problems := range map[string][]archive.Problem{"copy": done.Problems, "verify": reports[0].Problems} {
 				n := 0
 				for _, p := range problems {
-					if p.Unread {
+					switch p.Kind {
+					case archive.ProblemUnread:
 						n++
-					} else if !errors.As(p.Err, new(*archive.GapError)) {
-						t.Errorf("%s: %s: %v", how, p.Name, p.Err)
+					case archive.ProblemMissing:
+					default:
+						t.Errorf("%s: %+v", how, p)
 					}
 				}
 				if n != test.unread {
 					t.Errorf("%s: %v", how, problems)
 				}
 			}
-			if !test.fails && (done.Copied != 5-test.unread || len(list(t, dst)) != done.Copied) {
+			if !test.fails && (done.Copied != len(names)-test.unread || len(list(t, dst)) != done.Copied) {
 				t.Errorf("%+v, %v", done, list(t, dst))
 			}
 		})
 	}
 	if _, err := archive.Copy(t.Context(), newStore(t), unread{src, names[:1]}, list(t, src)[:1], nil, func(int64) {}); err == nil {
 		t.Error("the only entry was not read, and the copy succeeded")
+	}
+}
+
+// The record of a snapshot that could not be read is not said to be damaged, and entries of which only the name counts
+// are not read: an error at the one before them is not theirs.
+func TestUnreadSnapshot(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	first, second := segmenttest.Realm, segmenttest.Realm
+	first[0], second[0] = 1, 2
+	snapshot, record := archive.SnapshotName(first, 7).String(), archive.VerifiedName(first, 7).String()
+	damaged, pruned := archive.VerifiedName(first, 8).String(), archive.Name{Realm: second, Kind: archive.Pruned, First: 5, Last: 5}.String()
+	for name, content := range map[string]string{snapshot: "content", damaged: "damaged", pruned: "{}", archive.SnapshotName(first, 8).String(): "content"} {
+		if err := s.Put(t.Context(), name, strings.NewReader(content), int64(len(content))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := archive.PutVerification(t.Context(), s, first, archive.Verification{Sequence: 7}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, segmenttest.New(5), 1, 5, nil)
+	check := func(_ context.Context, in io.Reader, _ archive.Name) (hash [32]byte, err error) {
+		_, err = io.Copy(io.Discard, in)
+		return hash, err
+	}
+	want := map[string]archive.ProblemKind{snapshot: archive.ProblemUnread, record: archive.ProblemUnread, damaged: archive.ProblemDamaged}
+	for how, problems := range map[string]func(archive.Store, []archive.Entry) ([]archive.Problem, error){
+		"verify": func(s archive.Store, entries []archive.Entry) (all []archive.Problem, err error) {
+			reports, err := archive.Verify(t.Context(), s, entries, check, func(int64) {})
+			for _, r := range reports {
+				all = append(all, r.Problems...)
+			}
+			return all, err
+		},
+		"copy": func(s archive.Store, entries []archive.Entry) ([]archive.Problem, error) {
+			done, err := archive.Copy(t.Context(), newStore(t), s, entries, check, func(int64) {})
+			return done.Problems, err
+		},
+	} {
+		found, err := problems(unread{s, []string{snapshot}}, list(t, s))
+		got := map[string]archive.ProblemKind{}
+		for _, p := range found {
+			got[p.Name] = p.Kind
+		}
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want kinds %v", how, found, err, want)
+		}
+	}
+}
+
+// Entries that are deleted since they were listed, that are of a newer version, or that are empty are distinguished from each other.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	s, log := newStore(t), segmenttest.New(40)
+	gone := put(t, s, log, 1, 10, nil)
+	newer := put(t, s, log, 11, 20, func(b []byte) { b[8], b[20] = 2, b[20]^1 })
+	put(t, s, log, 21, 30, nil)
+	entries := list(t, s)
+	if err := s.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	empty := archive.Name{Realm: segmenttest.Realm, Kind: archive.Segment, First: 31, Last: 40}.String()
+	want := map[string]archive.ProblemKind{gone: archive.ProblemGone, newer: archive.ProblemVersion, empty: archive.ProblemDamaged}
+	entries = append(entries, archive.Entry{Name: empty})
+	done, err := archive.Copy(t.Context(), newStore(t), s, entries, nil, func(int64) {})
+	reports, failed := archive.Verify(t.Context(), s, entries, nil, func(int64) {})
+	if err = errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	for how, problems := range map[string][]archive.Problem{"copy": done.Problems, "verify": reports[0].Problems} {
+		got := map[string]archive.ProblemKind{}
+		for _, p := range problems {
+			got[p.Name] = p.Kind
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want kinds %v", how, problems, want)
+		}
 	}
 }
 

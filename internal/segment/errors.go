@@ -60,6 +60,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the segment has format version %d, and this program reads versions up to %d: use the version of Coppice that wrote it, or a later one", e.Version, Version)
 }
 
+// OtherVersion says that the error is due to the version of Coppice, and not to damage.
+func (e *VersionError) OtherVersion() {}
+
 // SequenceError is returned by Writer.Add for a message that does not continue the
 // segment. The writer can be used further.
 type SequenceError struct {

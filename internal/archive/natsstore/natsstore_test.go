@@ -224,6 +224,37 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// An entry that is deleted while it is read is gone, and not damaged, also if one of its name is put again.
+func TestDeletedWhileRead(t *testing.T) {
+	t.Parallel()
+	_, s, _ := stored(t)
+	ctx := testkit.Context(t)
+	for _, again := range []bool{false, true} {
+		if err := s.Put(ctx, "large", bytes.NewReader(random(10<<20)), 10<<20); err != nil {
+			t.Fatal(err)
+		}
+		in, err := s.Open(ctx, "large", 0, 10<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(in, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(ctx, "large"); err != nil {
+			t.Fatal(err)
+		}
+		if again {
+			if err := s.Put(ctx, "large", bytes.NewReader(random(10<<20)), 10<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := io.Copy(io.Discard, in); !errors.Is(err, archive.ErrNotFound) || archive.IsDamaged(err) {
+			t.Errorf("put again %t: %d more bytes, %v", again, n, err)
+		}
+		_ = in.Close()
+	}
+}
+
 // An entry with a chunk that is missing is damaged, and that is no failure of the store.
 func TestMissingChunk(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func (r *scan) Read(b []byte) (n int, err error) {
 	for r.left > 0 && len(r.chunk) == 0 {
 		m, err := bus.ReadFromLeader(r.ctx, r.store.js.Conn(), bus.LeaderRead{Stream: streamOf(r.store.bucket), Next: r.next, Subject: r.subject})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			err = archive.Damaged(fmt.Errorf("chunks from sequence %d of stream %s on are missing", r.next, streamOf(r.store.bucket)))
+			err = r.store.missing(r.ctx, r.name, r.subject, fmt.Errorf("chunks from sequence %d of stream %s on are missing", r.next, streamOf(r.store.bucket)))
 		}
 		if err != nil {
 			return 0, r.store.wrap("read", r.name, err)
@@ -166,7 +166,7 @@ func (r *reader) read() error {
 		// The server that has answered may lack what the leader of the stream has.
 		m, err := bus.ReadFromLeader(r.ctx, r.store.js.Conn(), bus.LeaderRead{Stream: streamOf(r.store.bucket), Sequence: first})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			err = archive.Damaged(fmt.Errorf("sequence %d of stream %s is missing", first, streamOf(r.store.bucket)))
+			err = r.store.missing(r.ctx, r.name, r.subject, fmt.Errorf("sequence %d of stream %s is missing", first, streamOf(r.store.bucket)))
 		}
 		if err != nil {
 			return err
@@ -174,4 +174,23 @@ func (r *reader) read() error {
 		return visit(m)
 	}
 	return nil
+}
+
+// missing returns the error for an object that lacks chunks, which have a subject: that it is damaged for a reason, or that
+// it was deleted while it was read.
+func (s *Store) missing(ctx context.Context, name, subject string, why error) error {
+	m, err := bus.ReadFromLeader(ctx, s.js.Conn(), bus.LeaderRead{Stream: streamOf(s.bucket), Last: s.meta(name)})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return archive.ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	switch info, err := metadata(m.Data); {
+	case err != nil:
+		return err
+	case info.Deleted || s.chunks(info.NUID) != subject:
+		return archive.ErrNotFound
+	}
+	return archive.Damaged(why)
 }

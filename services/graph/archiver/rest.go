@@ -104,11 +104,30 @@ func (w *work) verifySegments(ctx context.Context, entries []archive.Entry) erro
 	}
 	for _, r := range reports {
 		if len(r.Problems) > 0 {
-			p := r.Problems[0]
-			return fmt.Errorf("archive %s: %s: %w; delete the entry, and it is archived again while the log has its commits", w.c.Store, p.Name, p.Err)
+			return problemOf(w.c.Store, r.Problems)
 		}
 	}
 	return nil
+}
+
+// problemOf returns the problem of some segments that matters most, with what to do. What the store could not read comes
+// first: it may be undamaged.
+func problemOf(store archive.Store, problems []archive.Problem) error {
+	p := problems[0]
+	for _, other := range problems {
+		if other.Kind == archive.ProblemUnread || other.Kind == archive.ProblemGone {
+			p = other
+			break
+		}
+	}
+	err := fmt.Errorf("archive %s: %s: %w", store, p.Name, p.Err)
+	switch p.Kind {
+	case archive.ProblemDamaged:
+		return fmt.Errorf("%w; delete the entry, and it is archived again while the log has its commits", err)
+	case archive.ProblemMissing:
+		return fmt.Errorf("%w; copy them from another archive with coppice archive copy", err)
+	}
+	return err
 }
 
 // places says where the commits of a log are.

@@ -65,3 +65,6 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the snapshot has version %d of the %s, and this program reads versions %d to %d: use the version of Coppice that wrote it%s",
 		e.Version, e.What, e.Oldest, e.Own, later)
 }
+
+// OtherVersion says that the error is due to the version of Coppice, and not to damage.
+func (e *VersionError) OtherVersion() {}
