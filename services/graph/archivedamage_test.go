@@ -3,6 +3,7 @@ package graph_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -347,4 +349,58 @@ func TestArchiverAfterAcceptedLoss(t *testing.T) {
 	if _, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 0, state.Config{}); err != nil {
 		t.Errorf("the archive cannot be restored: %v", err)
 	}
+}
+
+// For clients a damaged segment is as one that is missing: they get Expired with what is missing, also if they begin there, and
+// what follows it can be read, also from its first commit on. A warning names it. States are not folded past it.
+func TestReadersPassDamagedSegment(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a", "b", "c", "d", "e", "f", "g", "h")
+	a.segments()
+	a.snapshot()
+	a.cut(2)
+	ctx := testkit.Context(t)
+	segments := a.entries(ctx, archive.Segment)
+	name := segments[len(segments)/2]
+	bad, _ := archive.ParseName(name)
+	a.damage(name)
+	last := checkpoint(t, a.dir).GetSequence()
+	s, reader := a.past(ctx, a.store, history.Limits{})
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	read := func(opts ...client.LogOption) (sequences []uint64, err error) {
+		for c, err := range operator.Log().Read(ctx, opts...) {
+			if err != nil {
+				return sequences, err
+			}
+			sequences = append(sequences, c.GetSequence())
+		}
+		return sequences, nil
+	}
+	behind := make([]uint64, 0, last)
+	for at := bad.Last + 1; at <= last; at++ {
+		behind = append(behind, at)
+	}
+	want := fmt.Sprintf("commits %d to %d with the revisions ", bad.First, bad.Last)
+	for range 2 { // the second time it is known
+		for what, from := range map[string]client.LogOption{
+			"from the first commit": client.FromSequence(1), "from the first revision": client.FromRevision(1),
+			"from the damaged segment on": client.FromSequence(bad.First), "from its last commit on": client.FromSequence(bad.Last),
+		} {
+			if got, err := read(from); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) || len(got) > 0 && got[len(got)-1] != bad.First-1 {
+				t.Errorf("%s: %v, %v, want %q", what, got, err, want)
+			}
+		}
+		if got, err := read(client.FromSequence(bad.Last + 1)); err != nil || len(got) < len(behind) || !slices.Equal(got[:len(behind)], behind) {
+			t.Errorf("behind the damaged segment: %v, %v, want %v", got, err, behind)
+		}
+		if _, err := reader.At(ctx, client.Moment{Revision: 1}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), "the oldest revision that can be shown is ") {
+			t.Errorf("the past before the damaged segment: %v", err)
+		}
+		if _, err := operator.Operations().Verify(ctx, client.FromFirstCommit(true)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("verified from the first commit on: %v, want one that names %s", err, name)
+		}
+	}
+	a.warned(ctx, lifecycle.WarnArchiveDamaged, name, "delete it, and copy it from another archive")
+	s.stop(ctx)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
@@ -147,6 +148,34 @@ const (
 	maxUnusableText = 1 << 10
 )
 
+// damagedEntry counts an entry of the archive that is passed over, logs it, and publishes a warning, unless that was done lately.
+// It is safe for concurrent use.
+func (r *realm) damagedEntry(name string, err error) {
+	r.passedMu.Lock()
+	if r.passed == nil {
+		r.passed = unusableEntries{}
+	}
+	message, due := r.passed.add(name, err)
+	r.passedMu.Unlock()
+	if !due {
+		return
+	}
+	r.metrics.all.archiveFailures.WithLabelValues(r.name).Inc()
+	r.log.Warn("an entry of the archive cannot be used, and is passed over", "entry", name, "error", err)
+	if id := realmID(r.state.Checkpoint()); id != [16]byte{} {
+		r.warner.ArchiveDamaged(uid.FromUUID(id), message)
+	}
+}
+
+// unreadableSegment is damagedEntry for a segment that a client has come to.
+func (r *realm) unreadableSegment(name string, err error) {
+	var version *segment.VersionError
+	if !errors.As(err, &version) {
+		err = fmt.Errorf("%w; its commits cannot be read before it is replaced: delete it, and copy it from another archive (coppice archive copy); while the stream of the log has its commits, they are archived again", err)
+	}
+	r.damagedEntry(name, err)
+}
+
 // add records that an entry cannot be used, and reports whether that is to be reported now. The message names first this
 // entry, and then the others that were reported lately, because a warning replaces the one before.
 func (u unusableEntries) add(name string, err error) (message string, due bool) {
@@ -178,7 +207,6 @@ func (r *realm) runArchiver(ctx context.Context) {
 		return
 	}
 	var tooLarge time.Time
-	unusable := unusableEntries{}
 	var done archiver.Progress
 	archiver.New(archiver.Config{
 		Realm: r.name, Store: r.archive, Log: r.events, State: r.state, Dir: dir,
@@ -190,17 +218,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 			usage, err := r.c.Disk(dir)
 			return usage.AvailBytes, err
 		},
-		Unusable: func(name string, err error) {
-			message, due := unusable.add(name, err)
-			if !due {
-				return
-			}
-			r.metrics.all.archiveFailures.WithLabelValues(r.name).Inc()
-			r.log.Warn("an entry of the archive cannot be used, and is passed over", "entry", name, "error", err)
-			if id := realmID(r.state.Checkpoint()); id != [16]byte{} {
-				r.warner.ArchiveDamaged(uid.FromUUID(id), message)
-			}
-		},
+		Unusable: r.damagedEntry,
 		TooLarge: func(bytes int64, keep lifecycle.Retention) {
 			if time.Since(tooLarge) < warnAgain {
 				return

@@ -44,7 +44,11 @@ func (r *realm) fillsHoles(ctx context.Context, e *eventlog.Extent, damage error
 // openArchived opens the history of the realm: its log, with its archive. If the stream has lost all its
 // commits, and the state too, the mark of the log's end names the realm id.
 func (r *realm) openArchived(ctx context.Context) error {
-	r.history = archived.New(ctx, r.events, r.archive, realmID(r.seen))
+	open := func(id [16]byte) {
+		r.history, r.reading = archived.New(ctx, r.events, r.archive, id), archived.New(ctx, r.events, r.archive, id)
+		r.reading.PassOver(r.unreadableSegment)
+	}
+	open(realmID(r.seen))
 	mark := r.tail.Mark()
 	if r.archive == nil || r.seen.GetSequence() > 0 || mark.Created != r.events.Created() {
 		return nil
@@ -55,7 +59,7 @@ func (r *realm) openArchived(ctx context.Context) error {
 		return err
 	})
 	if err == nil && id == [16]byte{} {
-		r.history = archived.New(ctx, r.events, r.archive, mark.Realm())
+		open(mark.Realm())
 	}
 	return err
 }

@@ -137,7 +137,7 @@ func (r *realm) verify(ctx context.Context, full bool, progress func(sequence, l
 		return nil, lifecycle.ErrBadRequest("realm %s: its state began with a snapshot, that of commit %d of realm id %x, of which it was restored or replayed, and is folded from there; verify without full", r.name, origin.Sequence, origin.RealmID)
 	}
 	if full && !begins {
-		return nil, lifecycle.ErrBadRequest("realm %s: the log cannot be folded from its first commit, which neither its stream nor the archive of this graph service has; verify without full, from the newest verified snapshot", r.name)
+		return nil, lifecycle.ErrBadRequest("realm %s: the log cannot be folded from its first commit: the stream and the archive of this graph service do not have all commits since; verify without full, from the newest verified snapshot", r.name)
 	}
 	snap := r.state.Snapshot()
 	var from uint64

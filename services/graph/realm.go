@@ -73,6 +73,7 @@ type realm struct {
 	archivers  *archivers
 	archive    archive.Store                  // of all realms of the process; nil for none
 	history    *archived.Log                  // events, with what the archive has before the stream's first message
+	reading    *archived.Log                  // history for clients, which passes over damaged segments
 	states     *atomic.Pointer[history.Cache] // of the past, of all realms
 	past       *history.History
 	unarchived atomic.Pointer[archiveFailure] // nil if the log was archived since
@@ -80,6 +81,9 @@ type realm struct {
 	measured   archiveSize // what storage has found last
 	// archiveWarnings are those of this realm's use of the archive.
 	archiveWarnings archiveWarnings
+	// passed are the entries of the archive that were passed over: see damagedEntry.
+	passedMu sync.Mutex
+	passed   unusableEntries
 	// begins is the last position of the stream with which it was found to begin: what
 	// precedes it is archived. See logBegins.
 	begins atomic.Uint64
@@ -246,7 +250,7 @@ func (r *realm) serveReplica() (api.Stopper, error) {
 		Admit:     r.hub.Admit,
 		Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 		Verify:    r.verify,
-		Log:       archived.NewHistory(r.history),
+		Log:       archived.NewHistory(r.reading),
 		JS:        r.js,
 		Consumers: r.consumers,
 		Heartbeat: r.c.Heartbeat,

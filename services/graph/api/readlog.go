@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,11 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	if err := r.flush(false); err != nil { // the client learns that it is served
 		return err
 	}
-	if err := r.begin(ctx); err != nil {
+	err = r.begin(ctx)
+	if errors.Is(err, eventlog.ErrCut) { // what precedes the range cannot be read
+		err = r.cut(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	until := r.s.r.until(readerTime)
@@ -171,6 +176,8 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 		switch {
 		case errors.Is(err, errEnough):
 			return r.end()
+		case errors.Is(err, eventlog.ErrCut):
+			return cmp.Or(r.cut(ctx), err)
 		case err != nil:
 			return err
 		case more:
@@ -187,6 +194,20 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 			}
 		}
 	}
+}
+
+// cut finds out again what can be read, after commits were pruned meanwhile or were found in a damaged segment. The error
+// says that this has those from r.next on.
+func (r *logReading) cut(ctx context.Context) error {
+	readable, err := r.s.r.Log.Readable(ctx)
+	if err = cmp.Or(err, readable.Unavailable); err != nil {
+		return err
+	}
+	r.first = readable.First
+	if r.next < r.first {
+		return r.expired(ctx, &readable, 0)
+	}
+	return nil
 }
 
 // pause waits for at most the duration most, and sends a heartbeat if one is due.

@@ -34,6 +34,8 @@ type Log struct {
 		position, sequence uint64 // of the first message of the stream, and of its first commit
 		found              time.Time
 	}
+	damaged map[archive.Name]damaged
+	report  func(entry string, err error) // see PassOver
 }
 
 // opened is a segment that is open.
@@ -58,7 +60,7 @@ const (
 // New returns a log with its archive. ctx bounds the use of the result. store may be nil:
 // then the log is the stream. realm is the realm id, zero if it is not known.
 func New(ctx context.Context, log *eventlog.Log, store archive.Store, realm [16]byte) *Log {
-	return &Log{Log: log, ctx: ctx, store: store, realm: realm}
+	return &Log{Log: log, ctx: ctx, store: store, realm: realm, damaged: map[archive.Name]damaged{}}
 }
 
 // Store returns the archive, nil for none.
@@ -190,7 +192,7 @@ func unavailable(err error) error {
 // first. If segments reach the stream without a gap, it is the position of their first commit;
 // otherwise it is first. before are the segments before the gap that precedes this position.
 func (l *Log) begins(ctx context.Context, first uint64) (position uint64, before []archive.Item, err error) {
-	err = l.relisting(ctx, func() error {
+	err = l.relisting(ctx, l.passes, func() error {
 		position, before, err = l.beginsListed(ctx, first)
 		return err
 	})

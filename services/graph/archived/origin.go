@@ -187,10 +187,6 @@ func (h *History) originIn(ctx context.Context, p part) (lifecycle.Origin, error
 	return lifecycle.Origin{}, nil
 }
 
-func (h *History) wrap(item archive.Item, err error) error {
-	return unavailable(fmt.Errorf("archive %s: segment %s: %w", h.store, item.Entry.Name, err))
-}
-
 // before returns the segments of a log that end with the commit of an origin, back to the first gap, and the one before that.
 // There are none if the archive does not have that commit. checksum is that of the commit, as the
 // commit after it names it; another checksum is an error.
@@ -199,8 +195,8 @@ func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum 
 	if err != nil {
 		return nil, gap, err
 	}
-	segments := archive.WithoutOverlap(all)
-	end := origin.Sequence
+	segments := archive.WithoutOverlap(h.undamaged(all))
+	end, wanted := origin.Sequence, checksum
 	for _, s := range slices.Backward(segments) {
 		if s.First > end {
 			continue
@@ -211,6 +207,9 @@ func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum 
 		}
 		p := part{Item: s, until: end}
 		last, err := h.measure(ctx, &p)
+		if h.passes(err) {
+			return h.before(ctx, origin, wanted) // without it
+		}
 		if err != nil {
 			return parts, gap, err
 		}
@@ -270,16 +269,16 @@ func (h *History) Read(ctx context.Context, from uint64, limit, maxBytes int, vi
 	for _, p := range parts {
 		r, err := h.reader(ctx, p.Item)
 		if err != nil {
-			return 0, err
+			return 0, h.damagedPart(p.Item, err)
 		}
 		sequence, err := r.AtPosition(from)
 		if err != nil {
-			return 0, h.wrap(p.Item, err)
+			return 0, h.damagedPart(p.Item, h.wrap(p.Item, err))
 		}
 		for c, err := range r.Commits(sequence) {
 			switch {
 			case err != nil:
-				return 0, h.wrap(p.Item, err)
+				return 0, h.damagedPart(p.Item, h.wrap(p.Item, err))
 			case ctx.Err() != nil:
 				return 0, ctx.Err()
 			case messages >= limit || messages > 0 && bytes+len(c.Message) > maxBytes:
@@ -297,6 +296,19 @@ func (h *History) Read(ctx context.Context, from uint64, limit, maxBytes int, vi
 		}
 	}
 	return 1, nil
+}
+
+// damagedPart returns the error of a read of a part. It wraps eventlog.ErrCut if the part is passed over; then the parts are
+// found again.
+func (h *History) damagedPart(item archive.Item, err error) error {
+	if !h.passes(err) {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listed = time.Time{}
+	delete(h.measured, item.Name)
+	return fmt.Errorf("%w: %w", eventlog.ErrCut, err)
 }
 
 // known returns the parts that have the position from or later ones; none if the realm's own log

@@ -61,8 +61,14 @@ func (l *Log) read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 		bytes += len(c.Message)
 		return visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1})
 	})
-	if errors.Is(err, errFound) {
+	switch {
+	case errors.Is(err, errFound), l.passes(err) && messages > 0: // the next call says what is missing
 		err = nil
+	case l.passes(err):
+		if cut := l.covers(ctx, from, first); cut != nil {
+			return fmt.Errorf("%w: %w", cut, err)
+		}
+		return l.read(ctx, from, limit, maxBytes, visit) // other segments have the commits
 	}
 	if err == nil && messages == 0 { // only messages that were no commits were cut
 		_, err = l.Read(ctx, first, limit, maxBytes, visit)
@@ -83,7 +89,7 @@ func (l *Log) covers(ctx context.Context, from, first uint64) error {
 // visit calls its argument visit for the commits in the archive from a position on, until the archive
 // ends or has a gap. If the argument returns an error, visit stops and returns it.
 func (l *Log) visit(ctx context.Context, from uint64, visit func(segment.Commit) error) error {
-	return l.relisting(ctx, func() error { return l.visitListed(ctx, &from, visit) })
+	return l.relisting(ctx, func(error) bool { return false }, func() error { return l.visitListed(ctx, &from, visit) })
 }
 
 // visitListed is visit with the segments that are listed. It sets from to the position behind the last commit that was
@@ -109,14 +115,14 @@ func (l *Log) visitListed(ctx context.Context, from *uint64, visit func(segment.
 		}
 		sequence, err := r.AtPosition(*from)
 		if err != nil {
-			return unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err))
+			return l.wrap(s, err)
 		}
 		for c, err := range r.Commits(sequence) {
 			if err == nil {
 				err = ctx.Err()
 			}
 			if err != nil {
-				return unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err))
+				return l.wrap(s, err)
 			}
 			if c.Position < *from {
 				continue
@@ -233,7 +239,7 @@ func (l *Log) seek(ctx context.Context, position uint64, err error, w wanted) (u
 		return 0, err
 	}
 	var found uint64
-	err = l.relisting(ctx, func() error {
+	err = l.relisting(ctx, l.passes, func() error {
 		found, err = l.seekListed(ctx, position, w)
 		return err
 	})
@@ -253,11 +259,15 @@ func (l *Log) seekListed(ctx context.Context, position uint64, w wanted) (uint64
 	if err != nil {
 		return 0, err
 	}
-	r, err := l.reader(ctx, segments[max(at, 1)-1])
+	s := segments[max(at, 1)-1]
+	r, err := l.reader(ctx, s)
 	if err != nil {
 		return 0, err
 	}
-	return w.place(r)
+	if position, err = w.place(r); err != nil {
+		err = l.wrap(s, err)
+	}
+	return position, err
 }
 
 // positionOf returns the position of a commit of a segment.

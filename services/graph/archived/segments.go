@@ -48,14 +48,14 @@ func (l *Log) list(ctx context.Context, again bool) ([]archive.Item, error) {
 }
 
 // relisting calls read, and repeats it with a new list if a segment is gone that was in the list: it was pruned or merged
-// with others since.
-func (l *Log) relisting(ctx context.Context, read func() error) error {
+// with others since. It does so too after another error, of which also is true, if the list has changed.
+func (l *Log) relisting(ctx context.Context, also func(error) bool, read func() error) error {
 	for {
 		l.mu.Lock()
 		before := l.segments
 		l.mu.Unlock()
 		err := read()
-		if !errors.Is(err, archive.ErrNotFound) {
+		if !errors.Is(err, archive.ErrNotFound) && !also(err) {
 			return err
 		}
 		if listed, failed := l.list(ctx, true); failed != nil || slices.Equal(listed, before) {
@@ -79,7 +79,7 @@ func (l *Log) listOnce(ctx context.Context, realm [16]byte) (segmentList, error)
 		if err != nil {
 			return segmentList{}, err
 		}
-		list := segmentList{archive.WithoutOverlap(all), begun}
+		list := segmentList{archive.WithoutOverlap(l.undamaged(all)), begun}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.segments, l.listed, l.received = list.segments, begun, time.Now()
@@ -102,7 +102,7 @@ func (l *Log) reader(ctx context.Context, item archive.Item) (*segment.Reader, e
 	done := l.opening.DoChan(item.String(), func() (any, error) {
 		r, err := archive.OpenSegment(l.ctx, l.store, item.Entry)
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, item.Entry.Name, err))
+			return nil, l.wrap(item, err)
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()

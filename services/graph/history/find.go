@@ -73,7 +73,7 @@ func (h *History) Find(ctx context.Context, p Point) (Commit, error) {
 	if refusal := (*lifecycle.Error)(nil); errors.As(err, &refusal) {
 		return Commit{}, refusal
 	}
-	if !errors.Is(err, errEarlier) {
+	if !errors.Is(err, errEarlier) && !errors.Is(err, eventlog.ErrCut) { // ErrCut: it was pruned meanwhile, or is in a damaged segment
 		return Commit{}, h.unreadable(ctx, err)
 	}
 	oldest, err := h.oldest(ctx)
