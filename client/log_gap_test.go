@@ -1,7 +1,11 @@
 package client_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
@@ -79,4 +83,34 @@ func TestReadLogAfterLostBatch(t *testing.T) {
 			t.Errorf("sequence %d comes, want %d", got, want+1)
 		}
 	}
+}
+
+// A read of the log that is answered with the same failure again and again ends with it after the retry timeout.
+func TestReadLogThatCannotBeServed(t *testing.T) {
+	t.Parallel()
+	server := testkit.NATS(t)
+	answers := testkit.Conn(t, server, bus.RoleAnswers)
+	why := (&client.Error{Reason: client.ErrServiceUnavailable, Message: "sequence 1 is in the archive, which cannot be read now"}).Status()
+	data, err := proto.Marshal(&coppicev1.LogBatch{Format: 1, From: 1, Next: 1, First: 5, Last: 9, End: true, Error: why})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := answers.Subscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbReadLog), func(m *nats.Msg) {
+		if err := m.Respond(data); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := answers.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(testkit.Conn(t, server, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithTimeout(testkit.Timeout), client.WithRetryTimeout(50*time.Millisecond))
+	for _, err := range c.Log().Read(testkit.Context(t), client.FromSequence(1)) {
+		if !errors.Is(err, client.ErrServiceUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "cannot be read now") {
+			t.Errorf("the read ends with %v", err)
+		}
+		return
+	}
+	t.Error("the read ends without an error")
 }

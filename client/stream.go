@@ -89,7 +89,7 @@ func next(ctx context.Context, sub *nats.Subscription, wait time.Duration) (*nat
 }
 
 // streamed is stream with retries, until visit is done, the error cannot be retried or
-// ctx ends; with a retry timeout, until no message has come for that long. request is
+// ctx ends; with a retry timeout, until no message but errors has come for that long. request is
 // called for each attempt. onError, if not nil, is called with each error that is retried.
 func (c *Client) streamed(ctx context.Context, a bus.API, request func() proto.Message, visit func(data []byte) (done bool, err error), onError func(error)) error {
 	pause, since := firstPause, time.Now()
@@ -99,8 +99,11 @@ func (c *Client) streamed(ctx context.Context, a bus.API, request func() proto.M
 			if n++; n > 1 { // the first only says that the request is served
 				pause = firstPause
 			}
-			since = time.Now()
-			return visit(data)
+			done, err := visit(data)
+			if err == nil { // a reply that says that the request failed is none
+				since = time.Now()
+			}
+			return done, err
 		})
 		if err == nil || !rpc.Retryable(err) {
 			return err
