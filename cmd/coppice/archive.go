@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,7 @@ is created if there is none; a bucket of S3 must exist.`,
 		},
 		a.archivePruneCommand(),
 	} {
-		a.clientFlags(sub)
+		a.dial.Flags(sub.Flags())
 		c.AddCommand(sub)
 	}
 	return c
@@ -181,7 +182,10 @@ func (o *opened) verify(ctx context.Context, url string) error {
 	var problems []archive.Problem
 	for _, r := range reports {
 		what := "it has no commit that can be read"
-		if r.First > 0 {
+		switch {
+		case r.Segments == 0:
+			what = "it has no segment yet"
+		case r.First > 0:
 			what = fmt.Sprintf("commits %d to %d, up to revision %d", r.First, r.Last.Sequence, r.Last.Revision)
 		}
 		entries := console.Count(r.Segments, "segment")
@@ -197,7 +201,9 @@ func (o *opened) verify(ctx context.Context, url string) error {
 	}
 	switch {
 	case len(problems) > 0:
-		return fmt.Errorf("archive %s: %s; %s", s, console.Count(len(problems), "problem"), remedies(problems, "delete a damaged entry, and copy it from another archive with coppice archive copy; if there is no copy, delete it only while the log has its commits: the graph service archives them again"))
+		return fmt.Errorf("archive %s: %s; %s", s, console.Count(len(problems), "problem"), remedies(problems,
+			"delete a damaged segment, and copy it from another archive with coppice archive copy; without a copy delete it while the log has its commits, and the graph service archives them again",
+			"delete a damaged snapshot together with its record, and copy both from another archive, or wait for a later verified snapshot before you delete them"))
 	case len(reports) == 0:
 		return fmt.Errorf("archive %s has no segments and no snapshots: a graph service with this archive stores the first commits of a realm within 10 minutes; otherwise look at the URL", s)
 	}
@@ -211,18 +217,24 @@ func (o *opened) problems(problems []archive.Problem) {
 	}
 }
 
-// remedies says what to do about problems of an archive. damaged is what to do about a damaged entry.
-func remedies(problems []archive.Problem, damaged string) string {
+// remedies says what to do about problems of an archive: about a damaged segment, a damaged snapshot or record, and others.
+func remedies(problems []archive.Problem, segment, snapshot string) string {
 	has := map[archive.ProblemKind]bool{}
+	var segments, others bool
 	for _, p := range problems {
 		has[p.Kind] = true
+		if p.Kind == archive.ProblemDamaged {
+			n, _ := archive.ParseName(p.Name)
+			segments, others = segments || n.Kind == archive.Segment, others || n.Kind != archive.Segment
+		}
 	}
 	var texts []string
 	for _, r := range []struct {
 		of   bool
 		text string
 	}{
-		{has[archive.ProblemDamaged], damaged},
+		{segments, segment},
+		{others, snapshot},
 		// An entry that cannot be used leaves a gap too.
 		{
 			has[archive.ProblemMissing] && len(has) == 1,
@@ -249,15 +261,15 @@ func (o *opened) copy(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
+	if src.String() == l.String() {
+		return wrong("%s cannot be copied to itself", src)
+	}
+	if !slices.ContainsFunc(entries, func(e archive.Entry) bool { return archive.IsOfRealm(e.Name) }) {
+		return fmt.Errorf("archive %s has no entries of a realm: nothing is copied", src)
+	}
 	dst, err := o.opener().Create(ctx, l)
 	if err != nil {
 		return err
-	}
-	if src.String() == dst.String() {
-		return wrong("%s cannot be copied to itself", src)
-	}
-	if len(entries) == 0 {
-		return fmt.Errorf("archive %s has no entries: nothing is copied", src)
 	}
 	bar := o.bar("copying", entries)
 	done, err := archive.Copy(ctx, dst, src, entries, snapshot.CheckEntry, bar.Add)
@@ -266,12 +278,17 @@ func (o *opened) copy(ctx context.Context, from, to string) error {
 	if err != nil {
 		return fmt.Errorf("%w; %s copied; repeat the command to continue, when both archives work", err, console.Count(done.Copied, "entry"))
 	}
-	if _, err := fmt.Fprintf(o.stdout, "%s copied, %s; %d were there already\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present); err != nil {
+	others := ""
+	if done.Others > 0 {
+		others = fmt.Sprintf("; %s not copied, because no entry of a realm has such a name", console.Count(done.Others, "file"))
+	}
+	if _, err := fmt.Fprintf(o.stdout, "%s copied, %s; %d were there already%s\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present, others); err != nil {
 		return err
 	}
 	if n := len(done.Problems); n > 0 {
 		return fmt.Errorf("%s of archive %s not copied, so the copy is incomplete; %s", console.Count(n, "entry"), src,
-			remedies(done.Problems, "replace a damaged entry there by one of another archive, or delete it, and repeat the command"))
+			remedies(done.Problems, "replace a damaged segment there by one of another archive, and repeat the command",
+				"a damaged snapshot, or record of one, is not needed if a later one was copied"))
 	}
 	return nil
 }

@@ -15,12 +15,13 @@ type Copied struct {
 	Copied  int   // entries
 	Bytes   int64 // in them
 	Present int   // entries that were there already
+	Others  int   // files that are no entries of a realm, and are not copied
 	// Problems are the entries that were left out, in the order of the list.
 	Problems []Problem
 }
 
 // Copy copies entries of a list that src.List has returned and that dst does not have. What is read is verified
-// before it is stored. An entry is left out, and is in Copied.Problems, if it is damaged or was deleted meanwhile, if src
+// before it is stored. Files that are no entries of a realm are not copied: see IsOfRealm. An entry is left out, and is in Copied.Problems, if it is damaged or was deleted meanwhile, if src
 // cannot read it, if dst has one of another size, or if it is the record of a snapshot that was left out. The
 // error is a failure of dst, or of src at several entries in a row; after it, call Copy again: it continues. progress is
 // called with the bytes that are done since its last call.
@@ -33,6 +34,10 @@ func Copy(ctx context.Context, dst, src Store, entries []Entry, check SnapshotCh
 		c.stored[e.Name] = e.Size
 	}
 	for _, e := range entries {
+		if !IsOfRealm(e.Name) {
+			c.done.Others++
+			continue
+		}
 		problem, err := c.entry(ctx, e)
 		if err != nil {
 			return c.done, err

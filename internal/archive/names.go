@@ -69,6 +69,14 @@ func Prefix(realm [16]byte, kind Kind) string { return RealmPrefix(realm) + stri
 // RealmPrefix returns the prefix of the names of all entries of a realm.
 func RealmPrefix(realm [16]byte) string { return hex.EncodeToString(realm[:]) + "/" }
 
+// IsOfRealm reports whether a name is that of an entry of a realm, also of a kind of a later version. Other files may be in
+// the directory or bucket of an archive.
+func IsOfRealm(name string) bool {
+	realm, _, ok := strings.Cut(name, "/")
+	id, err := hex.DecodeString(realm)
+	return ok && err == nil && len(id) == len(Name{}.Realm) && realm == strings.ToLower(realm)
+}
+
 // ParseName parses the name of an entry. It reports false for every other name: an archive
 // may have entries of later versions.
 func ParseName(name string) (n Name, ok bool) {

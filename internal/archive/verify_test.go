@@ -144,14 +144,20 @@ func TestCopy(t *testing.T) {
 	put(t, src, log, 1, 10, nil)
 	put(t, src, log, 11, 20, nil)
 	put(t, dst, log, 11, 20, nil)
-	if err := src.Put(t.Context(), "others/1", strings.NewReader("of a later version"), 18); err != nil {
+	if err := src.Put(t.Context(), archive.RealmPrefix(segmenttest.Realm)+"others/1", strings.NewReader("of a later version"), 18); err != nil {
 		t.Fatal(err)
 	}
 	var read int64
 	progress := func(n int64) { read += n }
 	entries := list(t, src)
-	done, err := archive.Copy(t.Context(), dst, src, entries, nil, progress)
-	if err != nil || done.Copied != 2 || done.Present != 1 || read != size(entries) {
+	for _, other := range []string{"coppice.secret", "graph/default/000001.sst", "c0/segment/1"} {
+		if err := src.Put(t.Context(), other, strings.NewReader("no entry"), 8); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := list(t, src)
+	done, err := archive.Copy(t.Context(), dst, src, all, nil, progress)
+	if err != nil || done.Copied != 2 || done.Present != 1 || done.Others != 3 || read != size(entries) {
 		t.Errorf("%+v, %v; progress was reported for %d bytes of %d", done, err, read, size(entries))
 	}
 	if !slices.Equal(list(t, dst), entries) {
