@@ -55,6 +55,9 @@ directory archive in it.`,
 			if f.from == "" {
 				return a.usage(c, errors.New("no archive is named: write --from URL"))
 			}
+			if c.Flags().Changed("to") && f.to == 0 {
+				return a.usage(c, errors.New("--to 0: commits are numbered from 1 on; without --to the last one is restored"))
+			}
 			if err := f.check(c); err != nil {
 				return a.usage(c, err)
 			}
@@ -129,6 +132,9 @@ func (f *restoreFlags) restorable(ctx context.Context, a *app, o stores.Opener, 
 func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive, last uint64, c origin.Config) (err error) {
 	log := a.quietLogger()
 	folded, err := from.Fold(ctx, dir, last, state.Config{})
+	if archive.IsDamagedSegment(err) {
+		return fmt.Errorf("%w; replace the segment by one of another archive (coppice archive copy), or restore up to a commit before it with --to", err)
+	}
 	if err != nil {
 		return err
 	}

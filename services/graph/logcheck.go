@@ -122,6 +122,8 @@ func (r *realm) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) er
 	}
 	if r.archive == nil {
 		restore = "name the archive of the realm with --archive, if it has one; otherwise " + restore
+	} else {
+		restore = "name another archive of the realm with --archive, if it has one, since " + r.archive.String() + " does not have them; otherwise " + restore
 	}
 	lost := max(damage.Sequence, damage.Last)
 	if at := r.folded(); at == 0 || at < lost && lost < extent.Last { // what follows the gap cannot be folded into it

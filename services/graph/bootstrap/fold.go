@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/services/graph/archived"
@@ -41,7 +42,10 @@ func (r Range) String() string {
 
 func (e *GapError) Error() string {
 	what := fmt.Sprintf("the commits from %d on are", e.First)
-	if e.Last > 0 {
+	switch {
+	case e.Last == e.First:
+		what = fmt.Sprintf("commit %d is", e.First)
+	case e.Last > 0:
 		what = fmt.Sprintf("commits %d to %d are", e.First, e.Last)
 	}
 	text := fmt.Sprintf("archive %s: %s in no segment; copy the segments from another archive with `coppice archive copy`", e.Archive, what)
@@ -130,13 +134,11 @@ func (a *Archive) since(ctx context.Context, snapshot, last uint64) (chain []arc
 	if end > 0 {
 		gap.Before = Range{max(snapshot, 1), end}
 	}
-	for _, s := range segments {
-		if last == 0 && s.First > end+1 {
-			gap.Last = s.First - 1
-			return nil, gap
-		}
+	behind := slices.IndexFunc(segments, func(s archive.Item) bool { return s.First > end+1 })
+	if behind >= 0 && (last == 0 || last >= segments[behind].First) {
+		gap.Last = segments[behind].First - 1
 	}
-	if end > 0 && end >= last {
+	if end > 0 && end >= last && (last > 0 || behind < 0) {
 		return chain, nil
 	}
 	snapshots, err := a.snapshots(ctx)
