@@ -4530,8 +4530,9 @@ type Storage struct {
 	LogBytes uint64 `protobuf:"varint,1,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
 	// The size of the state of the graph service that answers.
 	StateBytes uint64 `protobuf:"varint,2,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
-	// The size of the realm's entries in the archive, and their number.
-	ArchiveBytes   uint64 `protobuf:"varint,3,opt,name=archive_bytes,json=archiveBytes,proto3" json:"archive_bytes,omitempty"`
+	// The size of the realm's entries in the archive.
+	ArchiveBytes uint64 `protobuf:"varint,3,opt,name=archive_bytes,json=archiveBytes,proto3" json:"archive_bytes,omitempty"`
+	// The number of these entries.
 	ArchiveEntries uint64 `protobuf:"varint,4,opt,name=archive_entries,json=archiveEntries,proto3" json:"archive_entries,omitempty"`
 	// Why the archive is not measured; empty if it is, or if there is none.
 	ArchiveError string `protobuf:"bytes,5,opt,name=archive_error,json=archiveError,proto3" json:"archive_error,omitempty"`
@@ -4541,8 +4542,9 @@ type Storage struct {
 	CutAtBytes uint64 `protobuf:"varint,7,opt,name=cut_at_bytes,json=cutAtBytes,proto3" json:"cut_at_bytes,omitempty"`
 	// The oldest commits are cut at this time, Unix microseconds; 0 if no age bounds the log.
 	CutAt int64 `protobuf:"varint,8,opt,name=cut_at,json=cutAt,proto3" json:"cut_at,omitempty"`
-	// The disk of the state: its size, and what of it is free for this process.
-	DiskBytes     uint64 `protobuf:"varint,9,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	// The size of the disk of the state.
+	DiskBytes uint64 `protobuf:"varint,9,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	// What of this disk is free for the graph service.
 	DiskFreeBytes uint64 `protobuf:"varint,10,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
 	// Why a cut that is due by the size or the age of the log is not made yet; empty if none is due.
 	CutWaits string `protobuf:"bytes,11,opt,name=cut_waits,json=cutWaits,proto3" json:"cut_waits,omitempty"`
