@@ -85,32 +85,85 @@ func TestReadLogAfterLostBatch(t *testing.T) {
 	}
 }
 
-// A read of the log that is answered with the same failure again and again ends with it after the retry timeout.
+// A read of the log that is answered with the same failure again and again ends with it after the retry timeout, also if
+// each request is accepted first.
 func TestReadLogThatCannotBeServed(t *testing.T) {
 	t.Parallel()
+	for _, accepted := range []bool{false, true} {
+		server := testkit.NATS(t)
+		answers := testkit.Conn(t, server, bus.RoleAnswers)
+		why := (&client.Error{Reason: client.ErrServiceUnavailable, Message: "sequence 1 is in the archive, which cannot be read now"}).Status()
+		answersTo(t, answers, bus.VerbReadLog, func(m *nats.Msg) {
+			if accepted {
+				reply(t, m, &coppicev1.LogBatch{Format: 1, From: 1, Next: 1, First: 1, Last: 9})
+			}
+			reply(t, m, &coppicev1.LogBatch{Format: 1, From: 1, Next: 1, First: 5, Last: 9, End: true, Error: why})
+		})
+		c := client.New(testkit.Conn(t, server, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithTimeout(testkit.Timeout), client.WithRetryTimeout(50*time.Millisecond))
+		var ended error
+		for _, ended = range c.Log().Read(testkit.Context(t), client.FromSequence(1)) {
+			break
+		}
+		if !errors.Is(ended, client.ErrServiceUnavailable) || !errors.Is(ended, context.DeadlineExceeded) || !strings.Contains(ended.Error(), "cannot be read now") {
+			t.Errorf("accepted %t: the read ends with %v", accepted, ended)
+		}
+	}
+}
+
+// A follower goes on if its reply ends as planned, and if the service that served it is away for less than the retry timeout,
+// however long nothing had come before.
+func TestFollowAfterSilence(t *testing.T) {
+	t.Parallel()
+	const patience = 300 * time.Millisecond
 	server := testkit.NATS(t)
 	answers := testkit.Conn(t, server, bus.RoleAnswers)
-	why := (&client.Error{Reason: client.ErrServiceUnavailable, Message: "sequence 1 is in the archive, which cannot be read now"}).Status()
-	data, err := proto.Marshal(&coppicev1.LogBatch{Format: 1, From: 1, Next: 1, First: 5, Last: 9, End: true, Error: why})
+	why := (&client.Error{Reason: client.ErrServiceUnavailable, Message: "this replica is shutting down; ask again"}).Status()
+	requests := make(chan *nats.Msg, 100)
+	answersTo(t, answers, bus.VerbReadWarnings, func(m *nats.Msg) { requests <- m })
+	c := client.New(testkit.Conn(t, server, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithTimeout(testkit.Timeout), client.WithRetryTimeout(patience))
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		for _, err := range c.FollowWarnings(ctx) {
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	for _, end := range []*coppicev1.WarningBatch{{Next: 1, End: true}, {Next: 1, End: true, Error: why}, {Next: 1, End: true}} {
+		m := testkit.Receive(t, ctx, "a request", requests)
+		reply(t, m, &coppicev1.WarningBatch{Next: 1})
+		<-time.After(2 * patience) // the silence
+		reply(t, m, end)
+	}
+	reply(t, testkit.Receive(t, ctx, "a request after the others", requests), &coppicev1.WarningBatch{Next: 1})
+	cancel()
+	if err := testkit.Receive(t, testkit.Context(t), "the end", ended); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("the follower ended with %v", err)
+	}
+}
+
+func answersTo(t *testing.T, nc *nats.Conn, verb string, do func(*nats.Msg)) {
+	t.Helper()
+	_, err := nc.Subscribe(bus.APIPattern(bus.DefaultRealm, verb), do)
+	if err == nil {
+		err = nc.Flush()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := answers.Subscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbReadLog), func(m *nats.Msg) {
-		if err := m.Respond(data); err != nil {
-			t.Error(err)
-		}
-	}); err != nil {
-		t.Fatal(err)
+}
+
+func reply(t *testing.T, to *nats.Msg, m proto.Message) {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err == nil {
+		err = to.Respond(data)
 	}
-	if err := answers.Flush(); err != nil {
-		t.Fatal(err)
+	if err != nil {
+		t.Error(err)
 	}
-	c := client.New(testkit.Conn(t, server, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithTimeout(testkit.Timeout), client.WithRetryTimeout(50*time.Millisecond))
-	for _, err := range c.Log().Read(testkit.Context(t), client.FromSequence(1)) {
-		if !errors.Is(err, client.ErrServiceUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "cannot be read now") {
-			t.Errorf("the read ends with %v", err)
-		}
-		return
-	}
-	t.Error("the read ends without an error")
 }

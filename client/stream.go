@@ -89,29 +89,36 @@ func next(ctx context.Context, sub *nats.Subscription, wait time.Duration) (*nat
 }
 
 // streamed is stream with retries, until visit is done, the error cannot be retried or
-// ctx ends; with a retry timeout, until no message but errors has come for that long. request is
+// ctx ends; with a retry timeout, until requests have failed for that long. request is
 // called for each attempt. onError, if not nil, is called with each error that is retried.
 func (c *Client) streamed(ctx context.Context, a bus.API, request func() proto.Message, visit func(data []byte) (done bool, err error), onError func(error)) error {
-	pause, since := firstPause, time.Now()
+	pause, since := firstPause, time.Now() // since: when the first of the requests that have failed did so
+	accepted := false                      // by the last ones, which then have failed all the same
 	for {
-		n := 0
+		n := 0 // messages that are no failures
 		err := c.stream(ctx, a, request(), func(data []byte) (bool, error) {
+			done, err := visit(data)
+			if err != nil {
+				return done, err
+			}
 			if n++; n > 1 { // the first only says that the request is served
 				pause = firstPause
 			}
-			done, err := visit(data)
-			if err == nil { // a reply that says that the request failed is none
-				since = time.Now()
-			}
-			return done, err
+			return done, nil
 		})
 		if err == nil || !rpc.Retryable(err) {
 			return err
 		}
-		if c.retryTimeout > 0 && time.Since(since) >= c.retryTimeout {
+		renewed := errors.Is(err, errRenewed)
+		if n > 1 || renewed {
+			since, accepted = time.Now(), false
+		} else if n == 1 && !accepted {
+			since, accepted = time.Now(), true
+		}
+		if c.retryTimeout > 0 && !renewed && time.Since(since) >= c.retryTimeout {
 			return fmt.Errorf("%w; %w", err, context.DeadlineExceeded)
 		}
-		if !errors.Is(err, errRenewed) {
+		if !renewed {
 			c.report(err, onError)
 		}
 		select {

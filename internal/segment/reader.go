@@ -99,7 +99,7 @@ func (r *Reader) diagnose(err error) error {
 	if _, found := Verify(io.NewSectionReader(r.in, 0, r.size)); found != nil {
 		return found
 	}
-	return &DamagedError{Err: fmt.Errorf("%w; when it was read again, it was undamaged: suspect the storage", err)}
+	return fmt.Errorf("read segment: %w; when it was read again, it was undamaged: suspect the storage", err)
 }
 
 // at reads n bytes at an offset.

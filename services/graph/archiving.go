@@ -171,7 +171,7 @@ func (r *realm) damagedEntry(name string, err error) {
 func (r *realm) unreadableSegment(name string, err error) {
 	var version *segment.VersionError
 	if !errors.As(err, &version) {
-		err = fmt.Errorf("%w; its commits cannot be read before it is replaced: delete it, and copy it from another archive (coppice archive copy); while the stream of the log has its commits, they are archived again", err)
+		err = fmt.Errorf("%w; its commits cannot be read before it is replaced: if another archive has it, or the stream of the log still has its commits, delete it, and copy it from another archive (coppice archive copy), or let it be archived again", err)
 	}
 	r.damagedEntry(name, err)
 }

@@ -121,6 +121,11 @@ var errEnough = errors.New("enough")
 
 func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	r.out = out
+	if r.GetFromSequence() == 0 && r.GetFromRevision() != 0 { // before it is known what can be read, which the search may change
+		if r.next, err = r.s.r.Log.Seek(ctx, r.GetFromRevision()); err != nil {
+			return err
+		}
+	}
 	readable, err := r.s.r.Log.Readable(ctx)
 	if err != nil {
 		return err
@@ -129,11 +134,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	switch {
 	case r.GetFromSequence() != 0:
 		r.next = r.GetFromSequence()
-	case r.GetFromRevision() != 0:
-		if r.next, err = r.s.r.Log.Seek(ctx, r.GetFromRevision()); err != nil {
-			return err
-		}
-	default:
+	case r.GetFromRevision() == 0:
 		r.next = r.last + 1
 	}
 	r.from = r.next
@@ -144,10 +145,18 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 				Message: fmt.Sprintf("sequence %d is in the archive, which cannot be read now: %v", r.next, err),
 			}
 		}
-		return r.expired(ctx, &readable, 0)
+		err := r.expired(ctx, &readable, 0)
+		if errors.Is(err, eventlog.ErrCut) {
+			err = r.cut(ctx, err)
+		}
+		return err
 	}
 	if r.GetFromSequence() == 0 && r.GetFromRevision() != 0 && r.next <= r.first && readable.Unavailable == nil {
-		if err := r.expired(ctx, &readable, r.GetFromRevision()); err != nil {
+		err := r.expired(ctx, &readable, r.GetFromRevision())
+		if errors.Is(err, eventlog.ErrCut) {
+			err = r.cut(ctx, err)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -157,9 +166,10 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	if err := r.flush(false); err != nil { // the client learns that it is served
 		return err
 	}
-	err = r.begin(ctx)
-	if errors.Is(err, eventlog.ErrCut) { // what precedes the range cannot be read
-		err = r.cut(ctx)
+	for err = r.begin(ctx); errors.Is(err, eventlog.ErrCut); err = r.begin(ctx) {
+		if err := r.cut(ctx, err); err != nil { // what precedes the range cannot be read, up to the new first position
+			return err
+		}
 	}
 	if err != nil {
 		return err
@@ -177,7 +187,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 		case errors.Is(err, errEnough):
 			return r.end()
 		case errors.Is(err, eventlog.ErrCut):
-			return cmp.Or(r.cut(ctx), err)
+			return cmp.Or(r.cut(ctx, err), err)
 		case err != nil:
 			return err
 		case more:
@@ -196,18 +206,25 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	}
 }
 
-// cut finds out again what can be read, after commits were pruned meanwhile or were found in a damaged segment. The error
-// says that this has those from r.next on.
-func (r *logReading) cut(ctx context.Context) error {
-	readable, err := r.s.r.Log.Readable(ctx)
-	if err = cmp.Or(err, readable.Unavailable); err != nil {
-		return err
+// cut finds out again what can be read, after a read has failed because commits were pruned meanwhile, or were found in a
+// damaged segment. The error says that this has those from r.next on; it is failed if nothing has changed.
+func (r *logReading) cut(ctx context.Context, failed error) error {
+	for {
+		readable, err := r.s.r.Log.Readable(ctx)
+		if err = cmp.Or(err, readable.Unavailable); err != nil {
+			return err
+		}
+		if readable.First <= r.first {
+			return failed
+		}
+		r.first, r.sequence, r.position = readable.First, 0, 0
+		if r.next >= r.first {
+			return nil
+		}
+		if failed = r.expired(ctx, &readable, 0); !errors.Is(failed, eventlog.ErrCut) {
+			return failed
+		}
 	}
-	r.first = readable.First
-	if r.next < r.first {
-		return r.expired(ctx, &readable, 0)
-	}
-	return nil
 }
 
 // pause waits for at most the duration most, and sends a heartbeat if one is due.

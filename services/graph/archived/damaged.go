@@ -37,6 +37,7 @@ func (l *Log) wrap(item archive.Item, err error) error {
 	}
 	l.mu.Lock()
 	l.damaged[item.Name] = damaged{time.Now(), err}
+	l.passed++
 	l.open = slices.DeleteFunc(l.open, func(o opened) bool { return o.name == item.Name })
 	l.received = time.Time{}
 	l.mu.Unlock()
@@ -53,4 +54,11 @@ func (l *Log) undamaged(segments []archive.Item) []archive.Item {
 		_, is := l.damaged[i.Name]
 		return is
 	})
+}
+
+// passings returns how often a segment was passed over until now.
+func (l *Log) passings() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.passed
 }

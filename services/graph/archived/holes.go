@@ -32,9 +32,6 @@ func (l *Log) readHole(ctx context.Context, from uint64, limit, maxBytes int, vi
 		return err
 	}
 	messages, err := l.fillSome(ctx, from, next, limit, maxBytes, visit)
-	if l.passes(err) { // the commits are missing, as without the segment
-		err = nil
-	}
 	switch {
 	case err != nil || messages > 0:
 		return err
@@ -77,10 +74,11 @@ func (l *Log) fill(ctx context.Context, from, before uint64, visit func(eventlog
 	return from == before, err
 }
 
-// fillSome is fill for at most limit commits, which have about maxBytes together. It returns their number.
+// fillSome is fill for at most limit commits, which have about maxBytes together. It returns their number. Commits of segments
+// that are passed over are left out.
 func (l *Log) fillSome(ctx context.Context, from, before uint64, limit, maxBytes int, visit func(eventlog.Message) error) (messages int, err error) {
 	bytes := 0
-	_, err = l.fill(ctx, from, before, func(m eventlog.Message) error {
+	err = l.filling(ctx, from, before, func(m eventlog.Message) error {
 		if messages >= limit || messages > 0 && bytes+len(m.Data) > maxBytes {
 			return errFound
 		}
@@ -92,6 +90,22 @@ func (l *Log) fillSome(ctx context.Context, from, before uint64, limit, maxBytes
 		err = nil
 	}
 	return messages, err
+}
+
+// filling is fill, but leaves out the commits of segments that are passed over.
+func (l *Log) filling(ctx context.Context, from, before uint64, visit func(eventlog.Message) error) error {
+	for {
+		_, err := l.fill(ctx, from, before, func(m eventlog.Message) error {
+			err := visit(m)
+			if err == nil {
+				from = m.Sequence + 1
+			}
+			return err
+		})
+		if !l.passes(err) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // followHole visits the commits of the archive in the hole behind last, and moves last behind them. filled is
@@ -122,7 +136,7 @@ func (l *Log) seekHole(ctx context.Context, position uint64, w wanted) (uint64, 
 	if err != nil || next <= position+1 {
 		return position, err
 	}
-	_, err = l.fill(ctx, position+1, next, func(m eventlog.Message) error {
+	err = l.filling(ctx, position+1, next, func(m eventlog.Message) error {
 		h, foreign := l.Keys().Check(m)
 		switch {
 		case foreign != "":

@@ -35,6 +35,7 @@ type Log struct {
 		found              time.Time
 	}
 	damaged map[archive.Name]damaged
+	passed  int                           // how often a segment was passed over
 	report  func(entry string, err error) // see PassOver
 }
 

@@ -73,6 +73,15 @@ func (h *History) Readable(ctx context.Context) (eventlog.Readable, error) {
 		return e, err
 	}
 	parts, older, err := h.list(ctx, e.First)
+	for errors.Is(err, eventlog.ErrCut) { // its first segment is damaged
+		before := e.First
+		if e, err = h.Log.Readable(ctx); err != nil || e.Unavailable != nil {
+			return e, err
+		}
+		if parts, older, err = h.list(ctx, e.First); e.First == before {
+			break
+		}
+	}
 	if err != nil && ctx.Err() != nil {
 		return e, ctx.Err()
 	}
@@ -345,9 +354,13 @@ func (h *History) Seek(ctx context.Context, revision uint64) (position uint64, e
 		}
 	}
 	r, err := h.reader(ctx, at.Item)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		if position, err = r.SeekRevision(revision); err != nil {
+			err = h.wrap(at.Item, err)
+		}
 	}
-	position, err = r.SeekRevision(revision)
+	if err = h.damagedPart(at.Item, err); errors.Is(err, eventlog.ErrCut) && ctx.Err() == nil {
+		return h.Seek(ctx, revision) // without the part
+	}
 	return min(position, at.last), err
 }

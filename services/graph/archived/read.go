@@ -13,6 +13,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
+// errPassed ends a read of segments before its first commit.
+var errPassed = errors.New("a segment was passed over meanwhile")
+
 // errCut ends a read of the stream at messages that it does not have.
 var errCut = errors.New("the stream begins later")
 
@@ -49,11 +52,15 @@ func (l *Log) read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 	if err != nil {
 		return err
 	}
+	passed := l.passings()
 	if err := l.covers(ctx, from, first); err != nil {
 		return err
 	}
 	messages, bytes := 0, 0
 	err = l.visit(ctx, from, func(c segment.Commit) error {
+		if messages == 0 && l.passings() != passed {
+			return errPassed // the segments may have a gap now that they did not have for covers
+		}
 		if c.Position >= first || messages >= limit || messages > 0 && bytes+len(c.Message) > maxBytes {
 			return errFound
 		}
@@ -62,6 +69,8 @@ func (l *Log) read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 		return visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1})
 	})
 	switch {
+	case errors.Is(err, errPassed):
+		return l.read(ctx, from, limit, maxBytes, visit)
 	case errors.Is(err, errFound), l.passes(err) && messages > 0: // the next call says what is missing
 		err = nil
 	case l.passes(err):

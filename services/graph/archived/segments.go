@@ -48,14 +48,17 @@ func (l *Log) list(ctx context.Context, again bool) ([]archive.Item, error) {
 }
 
 // relisting calls read, and repeats it with a new list if a segment is gone that was in the list: it was pruned or merged
-// with others since. It does so too after another error, of which also is true, if the list has changed.
-func (l *Log) relisting(ctx context.Context, also func(error) bool, read func() error) error {
+// with others since. It does so too after each error of which passes is true: the next list lacks the segment.
+func (l *Log) relisting(ctx context.Context, passes func(error) bool, read func() error) error {
 	for {
 		l.mu.Lock()
 		before := l.segments
 		l.mu.Unlock()
 		err := read()
-		if !errors.Is(err, archive.ErrNotFound) && !also(err) {
+		if passes(err) && ctx.Err() == nil {
+			continue
+		}
+		if !errors.Is(err, archive.ErrNotFound) {
 			return err
 		}
 		if listed, failed := l.list(ctx, true); failed != nil || slices.Equal(listed, before) {

@@ -1,0 +1,148 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/history"
+)
+
+// readLog returns the sequences of the commits that a client reads, and the error with which that ends.
+func (a *archived) readLog(ctx context.Context, opts ...client.LogOption) (got string) {
+	operator := client.New(testkit.Conn(a.t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	for c, err := range operator.Log().Read(ctx, opts...) {
+		if err != nil {
+			return got + err.Error()
+		}
+		got += fmt.Sprintf("%d ", c.GetSequence())
+	}
+	return got
+}
+
+// What a client reads first of a log whose archive has damaged segments, in each place where they are found, is what it reads
+// later: commits are neither left out without an error, nor are more missing than the segments had.
+func TestDamagedSegments(t *testing.T) {
+	t.Parallel()
+	holed := func(positions ...uint64) func(*archived) { return func(a *archived) { a.holed(positions...) } }
+	for name, c := range map[string]struct {
+		lose    func(*archived) // commits of the stream
+		gone    int             // the segments before are deleted
+		damaged []int           // segments
+		from    client.LogOption
+		want    string
+	}{
+		"two in a row": {func(a *archived) { a.cut(2) }, 0, []int{1, 2}, client.FromSequence(1),
+			"commits 4 to 9 with the revisions 28 to 33 are neither in the log nor in the archive: what follows them begins at sequence 10, "},
+		"in a hole": {holed(4, 5, 6, 7, 8, 9), 0, []int{1}, client.FromSequence(1),
+			"1 2 3 log of realm default: commits 4 to 6 with the revisions 28 to 30 are neither in the log nor in the archive: what follows them begins at sequence 7, "},
+		"in a hole, from behind it": {holed(4, 5, 6, 7, 8, 9), 0, []int{1}, client.FromSequence(7), "7 8 9 10 "},
+		"before a hole": {func(a *archived) {
+			a.holed(13, 14, 15)
+			a.truncate(10)
+		}, 1, []int{1, 4}, client.FromSequence(13),
+			"log of realm default: commits 13 to 15 with the revisions 37 to 39 are neither in the log nor in the archive: what follows them begins at sequence 16, "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArchived(t)
+			a.creates("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r")
+			a.segments()
+			a.snapshot()
+			ctx := testkit.Context(t)
+			segments := a.entries(ctx, archive.Segment)
+			c.lose(a)
+			for _, name := range segments[:c.gone] {
+				if err := a.store.Delete(ctx, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, _ := a.past(ctx, a.store, history.Limits{})
+			for _, i := range c.damaged { // a start is refused while the stream lacks commits that are in such a segment
+				a.damage(segments[i])
+			}
+			for range 2 {
+				if got := a.readLog(ctx, c.from); !strings.Contains(got, c.want) {
+					t.Errorf("read: %s\nwant:  %s", got, c.want)
+				}
+			}
+			s.stop(ctx)
+		})
+	}
+}
+
+// A damaged segment of the log that a realm continues is passed over, also if a client looks for a revision in it.
+func TestDamagedSegmentOfOrigin(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
+	a.segments()
+	a.restore(0)
+	ctx := testkit.Context(t)
+	segments := a.entries(ctx, archive.Segment)
+	s := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.Archive = a.store })
+	testkit.WaitFor(t, ctx, "the log that the realm continues", func() bool { return strings.HasPrefix(a.readLog(ctx, client.FromSequence(1)), "1 2 3 4 ") })
+	a.damage(segments[1])
+	const want = "commits 4 to 6 with the revisions 28 to 30 are neither in the log nor in the archive: what follows them begins at sequence 7, "
+	for _, from := range []client.LogOption{client.FromRevision(29), client.FromRevision(29), client.FromSequence(2)} {
+		if got := a.readLog(ctx, from); !strings.Contains(got, want) {
+			t.Errorf("from %v: %s, want %s", from, got, want)
+		}
+	}
+	if got := a.readLog(ctx, client.FromSequence(7)); !strings.HasPrefix(got, "7 8 9 10 11 ") {
+		t.Errorf("behind it: %s", got)
+	}
+	s.stop(ctx)
+}
+
+// flipOnce gives one read of a block of an entry a wrong byte.
+type flipOnce struct {
+	archive.Store
+	name string
+	once sync.Once
+}
+
+func (f *flipOnce) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	in, err := f.Store.Open(ctx, name, offset, length)
+	if err != nil || name != f.name || offset == 0 || length < 100 {
+		return in, err
+	}
+	flip := false
+	f.once.Do(func() { flip = true })
+	if !flip {
+		return in, nil
+	}
+	b, err := io.ReadAll(in)
+	b[len(b)/2] ^= 1
+	return io.NopCloser(strings.NewReader(string(b))), err
+}
+
+// A segment that is read wrongly once, and is undamaged when it is read again, is not said to be damaged: the read is repeated.
+func TestSegmentReadWronglyOnce(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
+	a.segments()
+	a.snapshot()
+	a.cut(2)
+	ctx := testkit.Context(t)
+	store := &flipOnce{Store: a.store, name: a.entries(ctx, archive.Segment)[1]}
+	s, _ := a.past(ctx, store, history.Limits{})
+	if got := a.readLog(ctx, client.FromSequence(1)); !strings.HasPrefix(got, "1 2 3 4 5 6 7 8 9 10 11") {
+		t.Errorf("read: %s", got)
+	}
+	store.once.Do(func() { t.Error("nothing was read wrongly") })
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	if warnings, err := operator.Warnings(ctx, ""); err != nil || len(warnings) > 0 {
+		t.Errorf("warnings %v, %v", warnings, err)
+	}
+	s.stop(ctx)
+}
