@@ -10,7 +10,7 @@
 //	pods := c.Resource(client.Resource{Plural: "pods"}, "shop")
 //	pod, err := pods.Get(ctx, "web-1")
 //
-// An external finalizer is one call. RunFinalizer removes the finalizer from an object
+// An external finalizer is one call. [Client.RunFinalizer] removes the finalizer from an object
 // when the function returns nil, and calls the function again after an error:
 //
 //	err := c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, call *client.Call) error {
@@ -27,7 +27,7 @@
 //
 // # Errors
 //
-// A refused request returns an *Error, which matches its reason:
+// A refused request returns an *[Error], which matches its reason:
 //
 //	if errors.Is(err, client.ErrNotFound) {
 //		return nil // nothing to do
@@ -35,25 +35,25 @@
 //
 // The reasons have the same names in Go (after Err), on the wire and in
 // docs/errors.md. If the context expires, the error also matches
-// context.DeadlineExceeded.
+// [context.DeadlineExceeded].
 //
 // # Retries and command ids
 //
 // The client sends a request again until it gets a reply or the context ends. A
 // request that writes objects has a command id, and a service that gets the same id
 // again returns the first result: the write is carried out at most once. The requests
-// of DeleteCollection and DeleteEverything have no command ids.
+// of [ResourceClient.DeleteCollection] and [ResourceClient.DeleteEverything] have no command ids.
 //
 // # Batching
 //
-// If more than four calls of Create for the same resource and namespace are
+// If more than four calls of [ResourceClient.Create] for the same resource and namespace are
 // concurrent, their objects share requests. A shared request is one command in the
 // log; each caller gets its own result. Up to four concurrent calls do not wait; a
-// further call waits at most 100 ms before it is sent. WithoutBatching turns batching off.
+// further call waits at most 100 ms before it is sent. [WithoutBatching] turns batching off.
 //
 // # Limits
 //
-// The client has no cache; a program that needs one can keep it with Watch. The client
+// The client has no cache; a program that needs one can keep it with [ResourceClient.Watch]. The client
 // does not check permissions: the NATS server does.
 //
 // # Compatibility

@@ -1,4 +1,4 @@
-// Package fake has a client.Interface for a realm in memory, for tests of programs that
+// Package fake has a [client.Interface] for a realm in memory, for tests of programs that
 // use package client. It needs no server, and decides every request by the rules that
 // the real realm has: validation, preconditions, finalizers, owner references, grace
 // periods, imports.
@@ -10,20 +10,20 @@
 //
 // The collector and the built-in finalizers run in every call, until nothing is left for
 // them to do: a Get after a Delete finds its final result. External finalizers and agents
-// wait for the test, which removes the finalizer, or runs RunFinalizer and RunAgent. The
+// wait for the test, which removes the finalizer, or runs [Client.RunFinalizer] and [Client.RunAgent]. The
 // order of work is always the same.
 //
 // # Time
 //
-// The realm has the time of time.Now. Advance moves it forward, for what takes
+// The realm has the time of [time.Now]. [Client.Advance] moves it forward, for what takes
 // minutes, such as the owner grace period. What becomes due as time passes happens in the
 // next call.
 //
 // # What it does not have
 //
 // There is no event log, and there are no warnings, consumers and parked work. The calls of
-// Log, and those of Operations except Brakes, ReleaseBrake and Finalizers, fail with
-// ErrMethodNotAllowed. So does RunExpiry: the fake evaluates no expiry policies. It does not
+// [Client.Log], and those of [Client.Operations] except its Brakes, ReleaseBrake and Finalizers, fail with
+// [client.ErrMethodNotAllowed]. So does [Client.RunExpiry]: the fake evaluates no expiry policies. It does not
 // check permissions. If the realm setting unreachableCycles is collect, a cycle is collected
 // in the call that makes it unreachable; with report the fake reports nothing. The fake is
 // for some ten thousand objects, not for millions. coppicetest.Start runs a real realm in a

@@ -12,7 +12,7 @@
 //		return reconcile.Result{}, nil
 //	}), reconcile.Owns(configMaps), reconcile.Workers(4))
 //
-// Run watches the objects, and the objects that they own, and calls the function for
+// [Run] watches the objects, and the objects that they own, and calls the function for
 // each object at the start and after each change. docs/controllers.md explains how to
 // write the function.
 //
@@ -20,7 +20,7 @@
 //
 //   - After the last change of an object, the function is called at least once, with no
 //     change missed: Get and List return the state after the change.
-//   - The function is never called twice at the same time for the same key by one Run.
+//   - The function is never called twice at the same time for the same key by one [Run].
 //     Several changes of an object may result in one call.
 //   - After an error the function is called again for the key, with increasing pauses.
 //

@@ -6,5 +6,5 @@
 //	{.items[?(@.metadata.name=="web")].spec}
 //	{.metadata.labels.app\.kubernetes\.io/name}
 //
-// Values are selected from what Document returns.
+// Values are selected from what [Document] returns.
 package jsonpath

@@ -1,10 +1,10 @@
 // Package lifecycle implements the rules of Coppice: what a command does to an object,
 // what the collector may do to it, and which work is pending because of it.
 //
-// Rules are pure functions. They read a View, which is the state of a realm at one
-// revision, and return Events or an *Error. They change nothing, do no I/O, and get time
+// Rules are pure functions. They read a [View], which is the state of a realm at one
+// revision, and return Events or an *[Error]. They change nothing, do no I/O, and get time
 // and randomness as arguments. The caller writes the events to the log and applies them
-// (Event.After returns the object after an event).
+// ([Event.After] returns the object after an event).
 //
 // The files, in the order to read them:
 //
@@ -46,6 +46,6 @@
 // Ids such as A12.6 name the rules of docs/semantics.md.
 //
 // Each rule is implemented once: the graph service's writer calls the rules to decide
-// commands, its replicas call Event.After to replay, and processors call Decide to
+// commands, its replicas call [Event.After] to replay, and processors call [Decide] to
 // propose.
 package lifecycle

@@ -2,7 +2,7 @@
 // it applies events, and does the work of processors, built-in finalizers and the search for
 // cycles in one goroutine. It counts dependents by reading them.
 //
-// Tests of the rules use it as the plain statement of what a lifecycle.View returns and
+// Tests of the rules use it as the plain statement of what a [lifecycle.View] returns and
 // of what the services achieve together (lifecycletest draws commands for it), and
 // client/fake serves requests with it. It has no rules of its own.
 package memrealm

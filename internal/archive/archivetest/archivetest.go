@@ -1,4 +1,4 @@
-// Package archivetest has the test that every implementation of archive.Store passes.
+// Package archivetest has the test that every implementation of [archive.Store] passes.
 package archivetest
 
 import (

@@ -1,9 +1,9 @@
-// Package dirstore implements archive.Store in a directory.
+// Package dirstore implements [archive.Store] in a directory.
 //
-// An entry is a file of its name. Put writes a temporary file, syncs it, and gives it
+// An entry is a file of its name. [Store.Put] writes a temporary file, syncs it, and gives it
 // its name by a hard link, which fails if the name is taken; then it syncs the
 // directory. A crash leaves the entry complete or absent, and at most a temporary file,
-// which a later Put into this directory deletes when it is a day old.
+// which a later [Store.Put] into this directory deletes when it is a day old.
 package dirstore
 
 import (

@@ -1,4 +1,4 @@
-// Package natsstore implements archive.Store in a JetStream object store.
+// Package natsstore implements [archive.Store] in a JetStream object store.
 //
 // Entries are objects as NATS defines them (ADR-20), so that `nats object` reads them too. The
 // Go client of NATS replaces objects and reads them from the beginning; this

@@ -1,4 +1,4 @@
-// Package s3store implements archive.Store in a bucket of Amazon S3, or of a server that is
+// Package s3store implements [archive.Store] in a bucket of Amazon S3, or of a server that is
 // compatible with it.
 //
 // The server must support conditional writes (If-None-Match with PUT), as Amazon S3 and

@@ -1,7 +1,7 @@
 // Package nightly tells the tests of the gate, .ci/run, from those of .ci/nightly.
 //
 // Tests of the gate need Go, git and a bare python3, run without root, and draw the same
-// inputs each time. A test that needs more, or minutes, calls Test first. The answer depends on
+// inputs each time. A test that needs more, or minutes, calls [Test] first. The answer depends on
 // nothing but the variable COPPICE_NIGHTLY: not on what the machine happens to have.
 //
 // The package imports neither NATS nor Pebble, so that a test of a codec links neither.

@@ -5,7 +5,7 @@
 //	                                            ├─► folded in a second directory: equal hash?
 //	state (Pebble snapshot) ──► snapshot ──► archive       └─► record: the snapshot is verified
 //
-// An Archiver runs in each graph service of a realm. One at a time works: the one that holds the
+// An [Archiver] runs in each graph service of a realm. One at a time works: the one that holds the
 // realm's archiver lease, preferably on a standby. It reads the log without a consumer, and
 // the state from a snapshot of Pebble. It limits its rate, and is never on the path of a
 // commit.
@@ -19,7 +19,7 @@
 // replaced, and segments may overlap. Commits that the log has and the archive lacks are archived,
 // for example after an operator has deleted a damaged segment.
 //
-// Rest archives what is left of a log before it is deleted.
+// [Rest] archives what is left of a log before it is deleted.
 //
 // The stream is cut at the end of a segment that a verified snapshot covers. Commits after the newest
 // such snapshot are not cut, and neither are commits whose command ids may still be kept, which

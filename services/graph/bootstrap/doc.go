@@ -5,6 +5,6 @@
 //	                                ▼                      ▼
 //	state     ─────────────────── commit S ──► commits that were cut from the stream ──► stream
 //
-// A replica loads the newest snapshot that can be used, and follows the log from there. Fold
+// A replica loads the newest snapshot that can be used, and follows the log from there. [Archive.Fold]
 // builds the last state of an archive without a stream, to restore a realm.
 package bootstrap

@@ -20,7 +20,7 @@ import (
 // Objects is a command on objects of one resource, in one namespace: a batch of one or
 // more. Each object has its own outcome, unless Atomic is set. The reply is a
 // coppice.v1.ObjectsReply. It has all fields of the object for a batch of one, and only
-// identifying fields for larger batches, unless Whole is set.
+// identifying fields for larger batches, unless ReturnObjects is set.
 type Objects struct {
 	Resource  string
 	Namespace string

@@ -4,7 +4,7 @@
 // # Sources
 //
 //   - The NATS server's state of the durable consumers: open pull requests, the last delivery
-//     and the last acknowledgement. It is read when it is needed, at most once in Fresh.
+//     and the last acknowledgement. It is read when it is needed, at most once in [Fresh].
 //   - The acknowledgements themselves (+ACK, -NAK, +WPI), which each graph service receives in
 //     addition to the NATS server. Workers of package client add headers: since when they work
 //     on a call, and the error of a failed attempt. A -NAK also has the time of the next one.
@@ -12,7 +12,7 @@
 // # What it promises
 //
 // A consumer is live while it has a pull request open, or was seen with one in the last betweenPulls, or has acknowledged a call or reported
-// progress in the last LiveFor, or was given a call in the last bus.CallAckWait, in which it must
+// progress in the last [LiveFor], or was given a call in the last [bus.CallAckWait], in which it must
 // do one of these.
 //
 // What is observed is derived and is not stored: it is lost when the process ends, and comes back

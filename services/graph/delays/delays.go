@@ -4,7 +4,7 @@
 //
 // It reads a snapshot, outside of any commit, and may read many dependents. Its result is a
 // proposal: the writer verifies it in the commit that removes the finalizer
-// (lifecycle.Finish).
+// ([lifecycle.Finish]).
 package delays
 
 import (

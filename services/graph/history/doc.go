@@ -2,7 +2,7 @@
 //
 //	Point: a revision or a time ── Find ──► Commit ── At ──► Past: a state to read
 //
-// Find searches the log by bisection. At materializes the state after the commit: it begins with the
+// [History.Find] searches the log by bisection. [History.At] materializes the state after the commit: it begins with the
 // nearest state before it (one that the cache has, a verified snapshot of the archive, or
 // nothing) and folds the log from there, with the code that a replica uses to catch up.
 //
@@ -10,7 +10,7 @@
 // once. A revision stands for the commit that contains it, and every reply names the revision
 // that is shown, which is the last one of the commit.
 //
-// The states are in a Cache on disk, which all realms of a process share. It has bounds for bytes,
+// The states are in a [Cache] on disk, which all realms of a process share. It has bounds for bytes,
 // for states, and for what is built at the same time and waits for that. A state is built once
 // for all requests that want it; a request that ends meanwhile does not end it. The least recently used
 // states are removed first. A state is never larger than the bound: building it fails instead.

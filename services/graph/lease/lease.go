@@ -5,9 +5,9 @@
 //
 // # Members and claims
 //
-// A process that may write is a member: it has a key in the bucket bus.LeaseBucket, which it
-// renews five times in a TTL, for all of its realms at once. A realm's writer has a claim: a
-// key in the bucket bus.WriterBucket that names the member, and so has its archiver. A claim
+// A process that may write is a member: it has a key in the bucket [bus.LeaseBucket], which it
+// renews five times in a TTL ([Config.TTL]), for all of its realms at once. A realm's writer has a claim: a
+// key in the bucket [bus.WriterBucket] that names the member, and so has its archiver. A claim
 // is not renewed; it counts while its member does.
 //
 // A member relies on its own clock since boot: its leases are valid for three quarters of the

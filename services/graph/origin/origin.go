@@ -9,7 +9,7 @@
 //
 // The new realm has the state of the other one: the same objects, uids, revisions and causes. It
 // has a realm id and a key of its own, and is paused until an operator resumes it
-// (lifecycle.Realm). Its revisions continue higher (writer.RestoredAhead), since the other realm may have had more commits: a
+// ([lifecycle.Realm]). Its revisions continue higher ([writer.RestoredAhead]), since the other realm may have had more commits: a
 // client that knows their revisions must not take new changes for them. Its stream begins behind position P of commit S, and does not have the commits
 // up to S. Replicas therefore start from the snapshot, as those of a realm whose log was cut.
 package origin

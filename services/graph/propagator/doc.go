@@ -35,7 +35,7 @@
 // What a tripped brake pauses is not published (brake.go). The Pods of a namespace are
 // deleted before its other contents (podsfirst.go). The dependents of an owner that becomes
 // solid are published again, since others of their references may have to be stripped
-// (solid.go). Republish publishes old rows again and reports objects that are stuck
+// (solid.go). [Propagator.Republish] publishes old rows again and reports objects that are stuck
 // (republish.go, stuck.go).
 //
 // The propagator runs next to the writer, on the writer's state. It stores nothing:

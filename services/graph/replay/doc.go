@@ -11,12 +11,12 @@
 //	                 ▼
 //	             state.Tx.Flush: after 30,000 events, 32 MiB, or at the end of the log
 //
-// CheckLog compares a state with the log before the state is used. A log that lost commits
+// [CheckLog] compares a state with the log before the state is used. A log that lost commits
 // of the state, or has another history, is never followed.
 //
 // # Replay elision
 //
-// Most objects of an old log were deleted long ago. FoldFromEmpty leaves them out. It
+// Most objects of an old log were deleted long ago. [Folder.FoldFromEmpty] leaves them out. It
 // divides the log into stretches and reads each three times:
 //
 //  1. The liveness pass lists the objects that the stretch removes (summary.go).

@@ -9,14 +9,14 @@
 //	footer   rows of each table, SHA-256 of the content
 //
 // A snapshot is independent of Pebble. Its content is what the commits of the log determine:
-// see state.AppendManifest. Snapshots of the same commit by different replicas have
+// see [state.AppendManifest]. Snapshots of the same commit by different replicas have
 // equal SHA-256 sums; equal bytes too if the replicas follow the same stream and have the same build.
 // The positions of commits in the stream are in the file, but not in the content, because a
 // realm that is restored has another stream.
 //
-// Every byte is covered by a checksum. A reader reports damage as a DamagedError with the
+// Every byte is covered by a checksum. A reader reports damage as a [DamagedError] with the
 // offset of the first part that cannot be used, and a file of a later version as a
-// VersionError. What Build has built is a state only when the whole file has been read and is good.
+// [VersionError]. What [Build] has built is a state only when the whole file has been read and is good.
 //
 // Memory: a writer and a reader need a few MiB, or about three times the largest row.
 package snapshot

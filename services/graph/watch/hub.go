@@ -1,18 +1,18 @@
 // Package watch sends the changes of objects to clients, from a bounded memory of recent
 // changes.
 //
-// The Hub receives the changes of each commit, in order. It keeps the changes of resources
+// The [Hub] receives the changes of each commit, in order. It keeps the changes of resources
 // that are watched, or were recently, in one queue for each resource. All queues together
-// have at most Limits.Bytes. If they exceed that, the largest queue drops its oldest
+// have at most [Limits.Bytes]. If they exceed that, the largest queue drops its oldest
 // changes, so that many or large changes of one resource do not affect the watches of
 // others. Changes that every watch has sent are kept for two minutes, for watches that
 // resume.
 //
 // A watch is one goroutine that reads its queue at its own pace. If it needs a change that
 // was dropped, because it is slow or resumes from an old revision, it ends with
-// lifecycle.ReasonExpired, and the client lists again. Limits also bound the number of
+// [lifecycle.ReasonExpired], and the client lists again. [Limits] also bound the number of
 // watches, for each actor and in all, and how many encode and send at the same time.
-// A Process bounds all this for the realms of a process together.
+// A [Process] bounds all this for the realms of a process together.
 package watch
 
 import (

@@ -56,7 +56,7 @@
 //   - If a commit is in the log and cannot be written to the state, the writer stops: it
 //     sends no further replies and serves no further reads. A client that repeats its
 //     command gets the outcome from the next writer.
-//   - Readers that start after a reply wait until its commit is applied (state.Tx).
+//   - Readers that start after a reply wait until its commit is applied ([state.Tx]).
 //   - Done is called at most once for every request. If it is not called, the outcome is
 //     unknown, and the client's request times out.
 //
@@ -69,7 +69,7 @@
 //
 // A repetition of a command that is queued, being decided or in flight gets the outcome of
 // that command; only its Done is kept (pending.go). A request whose client no longer waits
-// is dropped when its turn comes, unless the client of a repetition waits (Request.Expires).
+// is dropped when its turn comes, unless the client of a repetition waits ([Request.Expires]).
 // A repeated command whose id is still stored gets the outcome of its first attempt
 // (recall.go, reply.go). If the log has only the first parts of it, the writer completes
 // it. A command whose id may already have been deleted is refused (id.go).

@@ -1,3 +1,3 @@
 // Package printing writes objects in the formats of -o: tables, manifests, names,
-// JSONPath templates and custom columns. A Printer gets one object after the other.
+// JSONPath templates and custom columns. A [Printer] gets one object after the other.
 package printing
