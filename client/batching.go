@@ -73,7 +73,7 @@ func (r *resourceClient) createBatched(ctx context.Context, o *Object, into *Rep
 	c, a := r.c, r.api(bus.VerbCreate)
 	unbatched := func() (*Object, error) {
 		var reply coppicev1.ObjectsReply
-		return object(&reply, into, c.send(ctx, a, true, data, &reply, nil))
+		return object(&reply, into, c.sendCommand(ctx, a, data, &reply, nil))
 	}
 	m := &member{data: data, outcome: make(chan outcome, 1)}
 	if !c.batches.enter(a, m) {
@@ -132,7 +132,7 @@ func (c *Client) sendBatch(a bus.API, b *batchOf) {
 	options, err := encode(&coppicev1.ObjectsRequest{ReturnObjects: true})
 	var reply coppicev1.ObjectsReply
 	if err == nil {
-		err = c.send(b.ctx, a, true, append(data, options...), &reply, func(err error) { c.batches.failed(b, err) })
+		err = c.sendCommand(b.ctx, a, append(data, options...), &reply, func(err error) { c.batches.failed(b, err) })
 	}
 	list := results(&reply)
 	if err == nil && len(list) != len(b.members) {

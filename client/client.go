@@ -105,42 +105,29 @@ func encode(request proto.Message) ([]byte, error) {
 	return data, nil
 }
 
-// call sends a request until it is answered or ctx ends. A command has an id, so
-// that it is carried out at most once.
-func (c *Client) call(ctx context.Context, a bus.API, command bool, request, reply proto.Message) error {
+// call sends a request, and again until it is answered or ctx ends. The request may be carried out
+// more than once: it reads, or its repetition is harmless.
+func (c *Client) call(ctx context.Context, a bus.API, request, reply proto.Message) error {
 	data, err := encode(request)
 	if err != nil {
 		return err
 	}
-	return c.send(ctx, a, command, data, reply, nil)
+	return c.send(ctx, a, data, reply, nil)
 }
 
-// send is call for a request that is encoded. It calls failed, if it is not nil,
-// with the error of each failed attempt.
-func (c *Client) send(ctx context.Context, a bus.API, command bool, request []byte, reply proto.Message, failed func(error)) error {
-	if c.past != nil {
-		return c.errPast(a.Verb)
-	}
-	err := errors.Join(bus.CheckActor(a.Actor), a.CheckTarget())
-	if a.Realm != bus.SystemRealm {
-		err = errors.Join(bus.CheckRealm(a.Realm), err)
-	}
+// command is call for a command: all attempts have the same id, so that it is carried out at most once.
+func (c *Client) command(ctx context.Context, a bus.API, request, reply proto.Message) error {
+	data, err := encode(request)
 	if err != nil {
-		return &Error{Reason: ErrBadRequest, Message: err.Error()}
-	}
-	ctx, cancel := c.withRetryTimeout(ctx)
-	defer cancel()
-	attempt := func(ctx context.Context, header nats.Header) error {
-		err := rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
-		if err != nil && failed != nil {
-			failed(err)
-		}
-		if err != nil && rpc.Retryable(err) {
-			c.report(err)
-		}
 		return err
 	}
-	retry := func() error {
+	return c.sendCommand(ctx, a, data, reply, nil)
+}
+
+// send is call for a request that is encoded. It calls failed, if it is not nil, with the error of
+// each failed attempt.
+func (c *Client) send(ctx context.Context, a bus.API, request []byte, reply proto.Message, failed func(error)) error {
+	return c.try(ctx, a, request, reply, failed, func(ctx context.Context, attempt attempt) error {
 		// If ctx expires during an attempt, the last refusal is a better error than a timeout.
 		var refusal error
 		err := rpc.Retry(ctx, c.timeout, func(each context.Context) error {
@@ -154,11 +141,46 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 			return rpc.Ended(ctx, refusal)
 		}
 		return err
+	})
+}
+
+// sendCommand is command for a request that is encoded, with failed as in send.
+func (c *Client) sendCommand(ctx context.Context, a bus.API, request []byte, reply proto.Message, failed func(error)) error {
+	return c.try(ctx, a, request, reply, failed, func(ctx context.Context, attempt attempt) error {
+		return c.commands.Retry(ctx, c.timeout, attempt)
+	})
+}
+
+// attempt sends a request once, with a header.
+type attempt func(context.Context, nats.Header) error
+
+// try checks the subject of a request, and has retry attempt it until the client stops trying.
+func (c *Client) try(
+	ctx context.Context, a bus.API, request []byte, reply proto.Message, failed func(error), retry func(context.Context, attempt) error,
+) error {
+	if c.past != nil {
+		return c.errPast(a.Verb)
 	}
-	if command {
-		retry = func() error { return c.commands.Retry(ctx, c.timeout, attempt) }
+	err := errors.Join(bus.CheckActor(a.Actor), a.CheckTarget())
+	if a.Realm != bus.SystemRealm {
+		err = errors.Join(bus.CheckRealm(a.Realm), err)
 	}
-	if err = retry(); err == nil {
+	if err != nil {
+		return &Error{Reason: ErrBadRequest, Message: err.Error()}
+	}
+	ctx, cancel := c.withRetryTimeout(ctx)
+	defer cancel()
+	err = retry(ctx, func(ctx context.Context, header nats.Header) error {
+		err := rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
+		if err != nil && failed != nil {
+			failed(err)
+		}
+		if err != nil && rpc.Retryable(err) {
+			c.report(err)
+		}
+		return err
+	})
+	if err == nil {
 		c.saw(reply)
 	}
 	return err

@@ -49,7 +49,7 @@ func (o *DeleteOptions) message() *coppicev1.DeleteOptions {
 func (r *resourceClient) delete(ctx context.Context, names []string, opts []DeleteOption) ([]DeleteResult, error) {
 	o := collect(opts, DeleteOption.ApplyToDelete)
 	var reply coppicev1.ObjectsReply
-	if err := r.c.call(ctx, r.api(bus.VerbDelete), true, &coppicev1.DeleteRequest{Names: names, Options: o.message(), Plan: o.Plan}, &reply); err != nil {
+	if err := r.c.command(ctx, r.api(bus.VerbDelete), &coppicev1.DeleteRequest{Names: names, Options: o.message(), Plan: o.Plan}, &reply); err != nil {
 		return nil, err
 	}
 	if o.Reply != nil {
@@ -95,7 +95,7 @@ func (r *resourceClient) deleteCollection(ctx context.Context, request *coppicev
 	var all []DeleteResult
 	for {
 		var reply coppicev1.DeleteCollectionReply
-		if err := r.c.call(ctx, r.api(bus.VerbDeleteCollection), false, request, &reply); err != nil {
+		if err := r.c.call(ctx, r.api(bus.VerbDeleteCollection), request, &reply); err != nil {
 			return all, err
 		}
 		all = append(all, deletionResults(&coppicev1.ObjectsReply{Results: reply.GetResults(), Revision: reply.GetRevision()}, o.Reply)...)

@@ -61,7 +61,7 @@ func (c *Client) DeletePlanned(ctx context.Context, plan string, deletions []Del
 		q.Options.DryRun = []string{"All"}
 	}
 	var reply coppicev1.ObjectsReply
-	if err := c.granted(ctx, q, bus.VerbDelete, func() error { return c.call(ctx, r.api(bus.VerbDelete), true, q, &reply) }); err != nil {
+	if err := c.granted(ctx, q, bus.VerbDelete, func() error { return c.command(ctx, r.api(bus.VerbDelete), q, &reply) }); err != nil {
 		return nil, err
 	}
 	if o.Reply != nil {
@@ -136,7 +136,7 @@ func (r *resourceClient) grant(ctx context.Context, verb, plan string) (grant []
 		grant = reply.GetGrant()
 	} else {
 		var reply coppicev1.ObjectsReply
-		err = r.c.call(ctx, r.api(verb), false, &coppicev1.DeleteRequest{AskGrant: true, Plan: plan}, &reply)
+		err = r.c.call(ctx, r.api(verb), &coppicev1.DeleteRequest{AskGrant: true, Plan: plan}, &reply)
 		grant = reply.GetGrant()
 	}
 	if err == nil && len(grant) == 0 {

@@ -84,7 +84,7 @@ func (c *Client) work(ctx context.Context, q queueOf, opts []WorkerOption) error
 		Conn: c.nc, Realm: c.realm, Stream: bus.FinalizeStream(c.realm), Durable: q.durable,
 		Ensure: func(ctx context.Context) (time.Duration, error) {
 			var reply coppicev1.ConsumeReply
-			err := c.call(ctx, q.consume, false, &coppicev1.ConsumeRequest{Process: process}, &reply)
+			err := c.call(ctx, q.consume, &coppicev1.ConsumeRequest{Process: process}, &reply)
 			return time.Duration(reply.GetAckWait()) * time.Millisecond, err
 		},
 		Concurrency: o.Concurrency, ParkAfter: uint64(max(o.ParkAfter, 0)),

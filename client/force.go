@@ -42,7 +42,7 @@ func (r *resourceClient) ForceFinalizer(ctx context.Context, name, finalizer, re
 	at := r.api(bus.VerbForceFinalizer)
 	at.Finalizer = finalizer
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, at, true, &coppicev1.ForceFinalizerRequest{
+	err := r.c.command(ctx, at, &coppicev1.ForceFinalizerRequest{
 		Name: name, Preconditions: preconditions(o.UID, o.ResourceVersion), Reason: reason, Call: o.Call,
 	}, &reply)
 	return object(&reply, o.Reply, err)

@@ -78,7 +78,7 @@ func (r *resourceClient) removeFrom(ctx context.Context, reply *coppicev1.Object
 		return errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) && q.Objects[k].GetPreconditions().GetResourceVersion() == 0
 	}
 	var removed coppicev1.ObjectsReply
-	err := r.c.call(ctx, at, true, q, &removed)
+	err := r.c.command(ctx, at, q, &removed)
 	if len(of) == 1 && gone(err, 0) {
 		removed.Results, err = []*coppicev1.Result{{}}, nil
 	}

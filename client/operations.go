@@ -19,7 +19,7 @@ import (
 type operationsClient struct{ c *Client }
 
 func (p *operationsClient) call(ctx context.Context, verb string, request, reply proto.Message) error {
-	return p.c.call(ctx, bus.RealmAPI(p.c.realm, p.c.actor, verb), false, request, reply)
+	return p.c.call(ctx, bus.RealmAPI(p.c.realm, p.c.actor, verb), request, reply)
 }
 
 func (p *operationsClient) Consumers(ctx context.Context, opts ...ConsumersOption) (*Consumers, error) {
@@ -123,7 +123,7 @@ func (p *operationsClient) eachParked(ctx context.Context, verb string, ids []ui
 
 func (p *operationsClient) Resume(ctx context.Context, opts ...CallOption) (resumed bool, err error) {
 	var reply coppicev1.ResumeReply
-	if err := p.c.call(ctx, bus.RealmAPI(p.c.realm, p.c.actor, bus.VerbResume), true, &coppicev1.ResumeRequest{}, &reply); err != nil {
+	if err := p.c.command(ctx, bus.RealmAPI(p.c.realm, p.c.actor, bus.VerbResume), &coppicev1.ResumeRequest{}, &reply); err != nil {
 		return false, err
 	}
 	collect(opts, CallOption.ApplyToCall).replied(&reply)
@@ -144,7 +144,7 @@ func (p *operationsClient) ReleaseBrake(ctx context.Context, kind Resource, opts
 	c := p.c.patient()
 	at := bus.API{Realm: p.c.realm, Actor: p.c.actor, Verb: bus.VerbReleaseBrake, Group: kind.Group, Plural: kind.Plural}
 	var reply BrakeRelease
-	if err := c.call(ctx, at, true, &coppicev1.ReleaseBrakeRequest{DryRun: o.DryRun}, &reply); err != nil {
+	if err := c.command(ctx, at, &coppicev1.ReleaseBrakeRequest{DryRun: o.DryRun}, &reply); err != nil {
 		return nil, err
 	}
 	return &reply, nil
@@ -153,7 +153,7 @@ func (p *operationsClient) ReleaseBrake(ctx context.Context, kind Resource, opts
 func (p *operationsClient) ListRealms(ctx context.Context, opts ...RealmsOption) ([]*Realm, error) {
 	o := collect(opts, RealmsOption.ApplyToRealms)
 	var reply coppicev1.ListRealmsReply
-	if err := p.c.call(ctx, bus.RealmsAPI("", p.c.actor, bus.VerbListRealms), false, &coppicev1.ListRealmsRequest{Names: o.Names, Deleted: o.Deleted}, &reply); err != nil {
+	if err := p.c.call(ctx, bus.RealmsAPI("", p.c.actor, bus.VerbListRealms), &coppicev1.ListRealmsRequest{Names: o.Names, Deleted: o.Deleted}, &reply); err != nil {
 		return nil, err
 	}
 	return reply.GetRealms(), nil
@@ -164,7 +164,7 @@ func (p *operationsClient) CreateRealm(ctx context.Context, name string, _ ...Cr
 		return nil, &Error{Reason: ErrInvalid, Message: err.Error()}
 	}
 	var reply coppicev1.CreateRealmReply
-	if err := p.c.call(ctx, bus.RealmsAPI(name, p.c.actor, bus.VerbCreateRealm), false, &coppicev1.CreateRealmRequest{Id: rand.Text()}, &reply); err != nil {
+	if err := p.c.call(ctx, bus.RealmsAPI(name, p.c.actor, bus.VerbCreateRealm), &coppicev1.CreateRealmRequest{Id: rand.Text()}, &reply); err != nil {
 		return nil, err
 	}
 	return reply.GetRealm(), nil
@@ -176,7 +176,7 @@ func (p *operationsClient) DeleteRealm(ctx context.Context, name string, opts ..
 	}
 	o := collect(opts, DeleteRealmOption.ApplyToDeleteRealm)
 	var reply coppicev1.DeleteRealmReply
-	if err := p.c.call(ctx, bus.RealmsAPI(name, p.c.actor, bus.VerbDeleteRealm), false, &coppicev1.DeleteRealmRequest{Confirm: name, WithoutArchive: o.WithoutArchive}, &reply); err != nil {
+	if err := p.c.call(ctx, bus.RealmsAPI(name, p.c.actor, bus.VerbDeleteRealm), &coppicev1.DeleteRealmRequest{Confirm: name, WithoutArchive: o.WithoutArchive}, &reply); err != nil {
 		return nil, err
 	}
 	return reply.GetRealm(), nil

@@ -56,7 +56,7 @@ func (c *Client) At(ctx context.Context, m Moment, opts ...CallOption) (*Client,
 	past := *c
 	past.past, past.batches = nil, nil // otherwise this client could send a batch for callers of c, and refuse it
 	var reply coppicev1.ReadPastReply
-	if err := past.call(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbReadPast), false, m.request(), &reply); err != nil {
+	if err := past.call(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbReadPast), m.request(), &reply); err != nil {
 		return nil, err
 	}
 	collect(opts, CallOption.ApplyToCall).replied(&reply)
@@ -92,7 +92,7 @@ func (c *Client) errPast(verb string) error {
 // reply are those of get, list, resolve or plan.
 func (c *Client) read(ctx context.Context, a bus.API, request, reply proto.Message) error {
 	if c.past == nil {
-		return c.call(ctx, a, false, request, reply)
+		return c.call(ctx, a, request, reply)
 	}
 	q := Moment{Revision: c.past.Revision}.request()
 	switch r := request.(type) {
@@ -116,7 +116,7 @@ func (c *Client) read(ctx context.Context, a bus.API, request, reply proto.Messa
 		return err
 	}
 	var building error // why the read is tried again
-	if err := present.send(ctx, a, false, data, &shown, func(err error) {
+	if err := present.send(ctx, a, data, &shown, func(err error) {
 		if IsBuilding(err) {
 			building = err
 		}

@@ -57,7 +57,7 @@ func (r *resourceClient) protect(ctx context.Context, verb string, names []strin
 		q.Objects = append(q.Objects, &coppicev1.ProtectTarget{Name: name, Preconditions: preconditions(o.UID, o.ResourceVersion)})
 	}
 	var reply coppicev1.ObjectsReply
-	if err := r.c.call(ctx, r.api(verb), true, q, &reply); err != nil {
+	if err := r.c.command(ctx, r.api(verb), q, &reply); err != nil {
 		return nil, err
 	}
 	if n := len(reply.GetResults()); n != len(names) {

@@ -67,7 +67,7 @@ func object(reply *coppicev1.ObjectsReply, into *Reply, err error) (*Object, err
 
 func (r *resourceClient) write(ctx context.Context, verb string, o WriteOptions, objects ...*Object) (*coppicev1.ObjectsReply, error) {
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, r.api(verb), true, &coppicev1.ObjectsRequest{Objects: objects, Atomic: o.Atomic, DryRun: o.DryRun, StrictOwners: o.StrictOwners}, &reply)
+	err := r.c.command(ctx, r.api(verb), &coppicev1.ObjectsRequest{Objects: objects, Atomic: o.Atomic, DryRun: o.DryRun, StrictOwners: o.StrictOwners}, &reply)
 	if err == nil {
 		err = r.removeKept(ctx, &reply, o.DryRun, func(i int) bool { return objects[i].GetMetadata().GetResourceVersion() != 0 })
 	}
@@ -145,7 +145,7 @@ func (r *resourceClient) ApplyAcrossBatch(ctx context.Context, objects []*Object
 func (r *resourceClient) Patch(ctx context.Context, name string, patch []byte, opts ...PatchOption) (*Object, error) {
 	p := collect(opts, PatchOption.ApplyToPatch)
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, r.api(bus.VerbPatch), true, &coppicev1.PatchRequest{
+	err := r.c.command(ctx, r.api(bus.VerbPatch), &coppicev1.PatchRequest{
 		Patches: []*coppicev1.Patch{{Name: name, Patch: patch, Preconditions: preconditions(p.UID, p.ResourceVersion)}}, DryRun: p.DryRun, StrictOwners: p.StrictOwners,
 	}, &reply)
 	if err == nil {
@@ -167,7 +167,7 @@ func (r *resourceClient) RemoveFinalizer(ctx context.Context, name, finalizer st
 	at := r.api(bus.VerbRemoveFinalizer)
 	at.Finalizer = finalizer
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, at, true, &coppicev1.RemoveFinalizerRequest{
+	err := r.c.command(ctx, at, &coppicev1.RemoveFinalizerRequest{
 		Objects: []*coppicev1.FinalizerTarget{{Name: name, Preconditions: preconditions(f.UID, f.ResourceVersion)}}, Reason: f.Note,
 	}, &reply)
 	return object(&reply, f.Reply, err)
@@ -176,7 +176,7 @@ func (r *resourceClient) RemoveFinalizer(ctx context.Context, name, finalizer st
 func (r *resourceClient) ImportBatch(ctx context.Context, session string, objects []*Object, opts ...ImportOption) ([]Result, error) {
 	o := collect(opts, ImportOption.ApplyToImport)
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, r.api(bus.VerbImport), true, &coppicev1.ImportRequest{
+	err := r.c.command(ctx, r.api(bus.VerbImport), &coppicev1.ImportRequest{
 		Session: session, Objects: objects, Close: o.CloseSession, DryRun: o.DryRun,
 	}, &reply)
 	if err == nil {
@@ -188,7 +188,7 @@ func (r *resourceClient) ImportBatch(ctx context.Context, session string, object
 func (r *resourceClient) RestoreBatch(ctx context.Context, session string, objects []*Restored, opts ...RestoreOption) ([]Result, error) {
 	o := collect(opts, RestoreOption.ApplyToRestore)
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, r.api(bus.VerbRestore), true, &coppicev1.RestoreRequest{
+	err := r.c.command(ctx, r.api(bus.VerbRestore), &coppicev1.RestoreRequest{
 		Session: session, Objects: objects, Close: o.CloseSession, DryRun: o.DryRun, Note: o.Note,
 	}, &reply)
 	return batch(&reply, o.Reply, err)

@@ -13,7 +13,7 @@ import (
 func (c *Client) Status(ctx context.Context, opts ...CallOption) (*Status, error) {
 	o := collect(opts, CallOption.ApplyToCall)
 	var reply Status
-	if err := c.call(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbStatus), false, &coppicev1.StatusRequest{}, &reply); err != nil {
+	if err := c.call(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbStatus), &coppicev1.StatusRequest{}, &reply); err != nil {
 		return nil, err
 	}
 	o.replied(&reply)

@@ -41,7 +41,7 @@ func (v ReplyOption) ApplyToDeleteUnreadable(o *DeleteUnreadableOptions) { o.Rep
 func (r *resourceClient) DeleteUnreadable(ctx context.Context, name, reason string, opts ...DeleteUnreadableOption) (*Object, error) {
 	o := collect(opts, DeleteUnreadableOption.ApplyToDeleteUnreadable)
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, r.api(bus.VerbDeleteUnreadable), true, &coppicev1.DeleteUnreadableRequest{
+	err := r.c.command(ctx, r.api(bus.VerbDeleteUnreadable), &coppicev1.DeleteUnreadableRequest{
 		Name: name, Preconditions: preconditions(o.UID, o.ResourceVersion), Reason: reason, DryRun: o.DryRun,
 	}, &reply)
 	return object(&reply, o.Reply, err)

@@ -43,7 +43,7 @@ func (r *resourceClient) veto(ctx context.Context, q *coppicev1.VetoRequest, opt
 	o := collect(opts, VetoOption.ApplyToVeto)
 	q.Preconditions = preconditions(o.UID, o.ResourceVersion)
 	var reply coppicev1.VetoReply
-	err := r.c.call(ctx, r.api(bus.VerbVeto), true, q, &reply)
+	err := r.c.command(ctx, r.api(bus.VerbVeto), q, &reply)
 	if err == nil && o.Reply != nil {
 		*o.Reply = Reply{Revision: reply.GetRevision()}
 	}

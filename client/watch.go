@@ -281,7 +281,7 @@ func (w *watcher) readAll(ctx context.Context, base uint64) (interrupted bool, e
 		if err != nil {
 			return interrupted, err
 		}
-		if err := w.r.c.send(ctx, w.r.api(bus.VerbWatch), false, request, &b, func(err error) {
+		if err := w.r.c.send(ctx, w.r.api(bus.VerbWatch), request, &b, func(err error) {
 			interrupted = interrupted || errors.Is(err, ErrServiceUnavailable) || errors.Is(err, ErrTimeout)
 		}); err != nil {
 			return interrupted, err

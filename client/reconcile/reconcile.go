@@ -5,7 +5,10 @@
 //
 //	err := reconcile.Run(ctx, c, sites, reconcile.Func(func(ctx context.Context, key reconcile.Key) (reconcile.Result, error) {
 //		site, err := c.Resource(sites, key.Namespace).Get(ctx, key.Name)
-//		if err != nil {
+//		switch {
+//		case errors.Is(err, client.ErrNotFound):
+//			return reconcile.Result{}, nil // it was deleted: there is nothing left to do
+//		case err != nil:
 //			return reconcile.Result{}, err
 //		}
 //		fmt.Println(site.GetMetadata().GetName(), "has changed")
