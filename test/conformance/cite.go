@@ -12,7 +12,6 @@ import (
 // citation is a test case that shows a behaviour.
 type citation struct {
 	ID   string
-	Says string // one sentence
 	File string // relative to the module
 	Line int
 	// Package is the directory of the test, and Test its name, which includes the script
@@ -26,14 +25,13 @@ const (
 )
 
 var (
-	citing   = regexp.MustCompile(`^(` + idPattern + `(?:, ` + idPattern + `)*): (\S.*)$`)
+	citing   = regexp.MustCompile(`^(` + idPattern + `(?:, ` + idPattern + `)*): \S`)
 	mistaken = regexp.MustCompile(`^` + idPattern + `(?:` + separators + idPattern + `)*` + separators + `?[^.:]{0,12}:( |$)`)
 )
 
 // mention is a citation whose test is not known yet.
 type mention struct {
 	ids  []string
-	says string
 	line int // line in the comment; the first is 0
 }
 
@@ -46,17 +44,11 @@ func mentions(block []string) ([]mention, error) {
 		case m == nil && mistaken.MatchString(line):
 			return nil, fmt.Errorf("%q: ids are separated by commas, and a colon follows them", line)
 		case m == nil:
-			if len(all) > 0 {
-				all[len(all)-1].says += " " + line
-			}
 		case i > 0 && !endsSentence(block[i-1]):
 			return nil, fmt.Errorf("%q: a citation begins a sentence, and a line", line)
 		default:
-			all = append(all, mention{ids: strings.Split(m[1], ", "), says: m[2], line: i})
+			all = append(all, mention{ids: strings.Split(m[1], ", "), line: i})
 		}
-	}
-	for i := range all {
-		all[i].says = sentence(all[i].says)
 	}
 	return all, nil
 }
@@ -64,17 +56,6 @@ func mentions(block []string) ([]mention, error) {
 func endsSentence(line string) bool {
 	line = strings.TrimSpace(line)
 	return line == "" || strings.ContainsAny(line[len(line)-1:], ".:?!")
-}
-
-var sentenceEnd = regexp.MustCompile(`[.?!]( |$)`)
-
-// sentence is the first sentence, without what leads on to the next case.
-func sentence(text string) string {
-	text = strings.TrimPrefix(strings.TrimSpace(text), "... ")
-	if end := sentenceEnd.FindStringIndex(text); end != nil {
-		text = text[:end[0]]
-	}
-	return strings.TrimRight(text, " .,:")
 }
 
 // collect returns all citations of a module, ordered by file and line.

@@ -63,9 +63,7 @@ func readGo(module fs.FS, name string) ([]citation, []player, error) {
 		}
 		for _, m := range found {
 			for _, id := range m.ids {
-				all = append(all, citation{
-					ID: id, Says: m.says, File: name, Line: line(group.Pos()) + m.line, Package: path.Dir(name), Test: in.Name.Name,
-				})
+				all = append(all, citation{ID: id, File: name, Line: line(group.Pos()) + m.line, Package: path.Dir(name), Test: in.Name.Name})
 			}
 		}
 	}

@@ -13,10 +13,8 @@
 //	# A5.2, C070: Foreground, then Background: removed at once.
 //
 // In a script (testdata) the comment is above a case, and the case must have an expected
-// output. In Go it is above a statement of a test, or in the doc comment of the test. The
-// page quotes the comment up to the end of its first sentence, except for those of recordings of
-// Kubernetes' answers. Ids in the middle of a
-// comment do not count. Cite a behaviour only where the test fails without it, and each one
+// output. In Go it is above a statement of a test, or in the doc comment of the test. Ids in the
+// middle of a comment do not count. Cite a behaviour only where the test fails without it, and each one
 // at an assertion of its own.
 //
 // catalogue.txt has all ids, and a remark for each id that no test shows. The page has no

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -15,6 +16,8 @@ B2 on), of its properties (S, L, R), of each scenario of Kubernetes' own tests o
 cases that Kubernetes gets wrong (X). Every test named here passes. Terms are in the [glossary](glossary.md).
 
 ` + "`make conformance`" + ` generates the page from comments in the tests. CI fails if the page is out of date, or if an id is missing.
+
+Of each rule it has the result, and the tests that show it. The comments in a test say what it shows of which rule.
 
 - **passes**: the tests named show it. They would fail without it.
 - **passes in part**: the same, except for what is said.
@@ -48,7 +51,7 @@ func render(catalogue []section, citations []citation) ([]byte, error) {
 	summary, details := &strings.Builder{}, &strings.Builder{}
 	total := map[string]int{}
 	for _, s := range catalogue {
-		_, _ = fmt.Fprintf(details, "\n## %s\n", s.title)
+		_, _ = fmt.Fprintf(details, "\n## %s\n\n| rule | result | tests |\n|---|---|---|\n", s.title)
 		counts := map[string]int{}
 		for _, it := range s.items {
 			tests := shown[it.id]
@@ -106,52 +109,23 @@ func row(w *strings.Builder, name string, counts map[string]int) {
 	w.WriteString("\n")
 }
 
-// write writes an item: its rule, and a list of the scripts and test functions that show
-// it.
+// write writes the row of an item: its id and rule, the result, and links to the scripts and test
+// functions that show it.
 func (it item) write(w *strings.Builder, tests []citation) {
-	w.WriteString("\n" + wrapped(fmt.Sprintf("**%s** (%s). %s", it.id, nameOf(it.remark), escaped(it.title)), "") + "\n")
-	if len(tests) > 0 || it.also != "" || it.why != "" {
-		w.WriteString("\n")
-	}
-	point := func(text string) { w.WriteString(wrapped("- "+text, "  ") + "\n") }
-	for i := 0; i < len(tests); {
-		t := tests[i]
-		says := []string{escaped(t.Says)}
-		for i++; i < len(tests) && tests[i].File == t.File && tests[i].Test == t.Test; i++ {
-			if tests[i].Says != t.Says { // those of a recording are equal
-				says = append(says, escaped(tests[i].Says))
-			}
-		}
-		point(fmt.Sprintf("[%s %s](%s): %s", t.Package, t.Test, path.Join("..", t.File), strings.Join(says, "; ")))
-	}
-	for _, text := range []string{it.also, it.why} {
+	result := nameOf(it.remark)
+	for _, text := range []string{it.why, it.also} {
 		if text != "" {
-			point(escaped(text))
+			result += ". " + text
 		}
 	}
-}
-
-// width is the maximum length of lines that wrapped writes, unless a word is longer.
-const width = 140
-
-// wrapped breaks text into lines, and indents all but the first.
-func wrapped(text, indent string) string {
-	var b strings.Builder
-	length := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case length+1+len(word) > width:
-			b.WriteString("\n" + indent)
-			length = len(indent)
-		default:
-			b.WriteString(" ")
-			length++
+	var links []string
+	for _, t := range tests {
+		link := fmt.Sprintf("[%s %s](%s)", path.Base(t.Package), t.Test, path.Join("..", t.File))
+		if !slices.Contains(links, link) {
+			links = append(links, link)
 		}
-		b.WriteString(word)
-		length += len(word)
 	}
-	return b.String()
+	_, _ = fmt.Fprintf(w, "| **%s** %s | %s | %s |\n", it.id, escaped(it.title), escaped(result), strings.Join(links, ", "))
 }
 
 // anchor returns the anchor that GitHub gives a heading.

@@ -7,13 +7,6 @@ import (
 	"strings"
 )
 
-// recordings are scripts that were played to Kubernetes, with its answers. Only a new
-// recording may change their comments, so the page does not quote them.
-const (
-	recordings     = "internal/oracle/testdata/"
-	recordingsSays = "as Kubernetes answered when the script was recorded"
-)
-
 // readScript returns the citations in the cases of a script.
 func readScript(module fs.FS, name string, players map[string]player) ([]citation, error) {
 	src, err := fs.ReadFile(module, name)
@@ -46,12 +39,8 @@ func readScript(module fs.FS, name string, players map[string]player) ([]citatio
 			return nil, fmt.Errorf("%s:%d: %s is cited, but no case that expects anything stands below", name, c.line, found[0].ids[0])
 		}
 		for _, m := range found {
-			says := m.says
-			if strings.HasPrefix(name, recordings) {
-				says = recordingsSays
-			}
 			for _, id := range m.ids {
-				all = append(all, citation{ID: id, Says: says, File: name, Line: c.line + m.line, Package: by.pkg, Test: by.test})
+				all = append(all, citation{ID: id, File: name, Line: c.line + m.line, Package: by.pkg, Test: by.test})
 			}
 		}
 	}
