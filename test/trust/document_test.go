@@ -25,7 +25,7 @@ func TestDocument(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Each request below was sent with each of %d targets as its reply subject, and every role tried to have messages\n"+
 		"delivered to each: no stream, consumer, lease or object changed.\n\n", len(targets()))
-	b.WriteString("| role | account | may publish, in each realm |\n|---|---|---|\n")
+	b.WriteString("Each role has an account of its name. These are the subjects to which it may publish, in each realm.\n")
 	for _, role := range actors() {
 		var what []string
 		services, err := bus.Services([]bus.Role{role})
@@ -34,13 +34,13 @@ func TestDocument(t *testing.T) {
 		}
 		for _, s := range services {
 			if s.Subject != "$JS.API.INFO" {
-				what = append(what, "`"+s.Subject+"`")
+				what = append(what, s.Subject)
 			}
 		}
 		for _, denied := range role.Deny {
-			what = append(what, "but not `"+denied+"`")
+			what = append(what, "but not "+denied)
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", role.About, role.Name, strings.Join(what, "<br>"))
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n\n```\n%s\n```\n", role.Name, strings.ToUpper(role.About[:1])+role.About[1:], strings.Join(what, "\n"))
 	}
 	data, err := os.ReadFile(document)
 	if err != nil {

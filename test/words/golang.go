@@ -49,11 +49,15 @@ func (f *file) golang(text []byte) error {
 			if err != nil {
 				break
 			}
-			// All that commands print is read by users, as help is.
-			user := strings.HasPrefix(f.path, "cmd/") && strings.ContainsAny(value, " \n") && !test
-			if help[n] || user {
+			// Users read errors and what commands print, as they read help.
+			sentence := strings.ContainsAny(value, " \n") && !test
+			switch {
+			case help[n] || sentence && strings.HasPrefix(f.path, "cmd/"):
 				f.prose(line(n), kindHelp, value)
-				break
+				return true
+			case sentence:
+				f.prose(line(n), kindString, value)
+				return true
 			}
 			for i, part := range strings.Split(value, "\n") {
 				f.add(f.inCode(f.path, line(n)+i, kindString, part, nil))

@@ -4,9 +4,9 @@
 //	go run ./test/words          prints what is refused, and fails if there is anything
 //	go run ./test/words -count   counts by directory and kind
 //
-// It checks words and phrases in Go comments, documents (*.md), help texts, protobuf and
-// comments of test scripts; and in identifiers, string literals, names of files and packages and other text files
-// the words that have no other meaning here.
+// It checks words and phrases in Go comments, documents (*.md), help texts, errors and other sentences of the
+// program, protobuf and comments of test scripts; and in identifiers, string literals, names of files and
+// packages and other text files the words that have no other meaning here.
 //
 // Where a word is right, a comment on its line or above it says why:
 //

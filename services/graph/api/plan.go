@@ -59,7 +59,7 @@ func (s *replicaServer) plan(q *request) {
 func planDeletion(at bus.API, r *coppicev1.PlanRequest) (plan.Deletion, *lifecycle.Error) {
 	d, err := deletionOf(at, r.GetDelete())
 	if err == nil && r.GetUnprotect() && len(d.Also) > 0 {
-		err = lifecycle.ErrBadRequest("unprotect: the removal of protections is planned for objects of one resource in one namespace: leave out also")
+		err = lifecycle.ErrBadRequest("unprotect and also exclude each other: the removal of protections is planned for one resource in one namespace; plan each of them with a request of its own")
 	}
 	d.Unprotect = r.GetUnprotect()
 	return d, err
@@ -100,7 +100,7 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecyc
 			return d, err
 		}
 		if len(part.GetOptions().GetDryRun()) > 0 {
-			return d, lifecycle.ErrBadRequest("also[%d].options.dryRun: the part of %s follows the options of the request: leave it out", i, part.GetResource())
+			return d, lifecycle.ErrBadRequest("also[%d].options.dryRun: the part of %s has the option of the whole request; set options.dryRun there, and leave it out here", i, part.GetResource())
 		}
 		names += len(part.GetNames())
 		d.Also = append(d.Also, plan.Deletion{Resource: part.GetResource(), Namespace: part.GetNamespace(), DeleteRequest: &coppicev1.DeleteRequest{

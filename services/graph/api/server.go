@@ -198,7 +198,7 @@ func (s *server) unreadable(err error) *lifecycle.Error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: fmt.Sprintf(
-			"realm %s: the request took longer than %v, and was ended; ask for less at once, or try again later", s.Realm, readTime)}
+			"realm %s: the request took longer than %v and was stopped; request less at once, or try again later", s.Realm, readTime)}
 	case errors.Is(err, context.Canceled):
 		return s.stopping()
 	}
@@ -218,7 +218,7 @@ func (s *server) unreadable(err error) *lifecycle.Error {
 	}
 	return &lifecycle.Error{
 		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
-		Message: fmt.Sprintf("realm %s: this process cannot read its state any more, and ends; try again", s.Realm),
+		Message: fmt.Sprintf("realm %s: this process cannot read its state and stops; another process serves the realm: try again", s.Realm),
 	}
 }
 

@@ -262,7 +262,7 @@ func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) (*coppicev1.Resul
 	}
 	if e := r.GetError(); e != nil {
 		small.Error = &coppicev1.Status{
-			Code: e.GetCode(), Reason: e.GetReason(), Message: "refused: there is no room to say more",
+			Code: e.GetCode(), Reason: e.GetReason(), Message: "refused; the full message does not fit into the reply: send fewer objects at once to read it",
 			Details: &coppicev1.StatusDetails{Index: e.GetDetails().GetIndex()},
 		}
 	}
@@ -347,7 +347,7 @@ func (o *Objects) Part(d *writer.Decision) proto.Message {
 func (o *Objects) Resume(reply proto.Message) *lifecycle.Error {
 	results := reply.(*coppicev1.ObjectsReply).GetResults()
 	if o.Atomic || o.DryRun || len(results) >= o.Count {
-		return lifecycle.ErrBadRequest("the command id is that of another command, of which %d objects are done and more were to follow; this one has %d objects in all", len(results), o.Count)
+		return lifecycle.ErrBadRequest("the command id belongs to a command with more objects, of which %d are done; this request has %d in all: send it with another command id", len(results), o.Count)
 	}
 	o.results, o.size = results, 0
 	for _, r := range results {

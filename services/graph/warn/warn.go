@@ -116,7 +116,7 @@ func (w *Warner) Crowded(v lifecycle.View, n *lifecycle.Node, dependents uint64,
 // a use was released.
 func (w *Warner) Released(v lifecycle.View, n *lifecycle.Node, cycle string) {
 	w.Say(v, n, lifecycle.WarnUseCycle, func() string {
-		return "its deletion waited for itself, and a use was released: " + cycle
+		return "its deletion waited for itself in a cycle of uses, and one use was removed to end the cycle: " + cycle
 	})
 }
 
@@ -163,7 +163,7 @@ func (w *Warner) Braked(v lifecycle.View, n *lifecycle.Node, resource string, b 
 // Cycle warns about an object in an unreachable cycle.
 func (w *Warner) Cycle(v lifecycle.View, n *lifecycle.Node, members int) {
 	w.Say(v, n, lifecycle.WarnUnreachable, func() string {
-		return fmt.Sprintf("one of %d objects that own each other, and that nothing else owns: the collector never comes to them", members)
+		return fmt.Sprintf("one of %d objects that own each other and have no other owner: the collector deletes such objects only if the realm setting unreachableCycles is collect; delete one of them, or change the setting", members)
 	})
 }
 
