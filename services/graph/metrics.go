@@ -301,15 +301,15 @@ func (m *metrics) working(queue string, messages uint64) {
 
 // pending sets pending work, as it was counted.
 func (m *metrics) pending(counts []*coppicev1.PendingCount, now time.Time) {
-	for _, sort := range propagator.AllSorts {
+	for _, t := range propagator.Types {
 		rows, age := 0.0, 0.0
 		for _, c := range counts {
-			if c.GetType() == sort {
+			if c.GetType() == t {
 				rows, age = float64(c.GetRows()), now.Sub(time.UnixMicro(c.GetOldest())).Seconds()
 			}
 		}
-		m.all.pending.WithLabelValues(m.realm, sort).Set(rows)
-		m.all.oldest.WithLabelValues(m.realm, sort).Set(age)
+		m.all.pending.WithLabelValues(m.realm, t).Set(rows)
+		m.all.oldest.WithLabelValues(m.realm, t).Set(age)
 	}
 	idle := 0.0
 	if propagator.Idle(counts) {

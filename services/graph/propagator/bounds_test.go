@@ -30,11 +30,11 @@ func TestDrainAgain(t *testing.T) {
 	t.Parallel()
 	p, w := New(Config{}), walk{ofContents, "shop"}
 	p.drain("shop", 0)
-	for _, f := range []queue.Flags{lost, dependents} {
+	for _, f := range []queue.Flags{lost, dependentsChanged} {
 		b, _ := p.walks.Take(0)
 		p.drain("shop", f)
 		p.walks.Done(b)
-		if is := p.walks.Pending(w); is != (f == dependents) {
+		if is := p.walks.Pending(w); is != (f == dependentsChanged) {
 			t.Errorf("with flags %v, another walk is pending: %t", f, is)
 		}
 		p.addWalk(w)
@@ -53,7 +53,7 @@ func TestTooManyRows(t *testing.T) {
 	}
 	p.Notify(changes)
 	p.Notify([]state.WorkChange{{UID: "more", Has: true}})
-	if b, _ := p.rows.Take(0); !b.All || b.AllFlags != everything {
+	if b, _ := p.rows.Take(0); !b.All || b.AllFlags != publishAgain {
 		t.Error("a row is forgotten")
 	}
 }

@@ -27,4 +27,4 @@ func (p *Propagator) unbraked(snap *state.Snapshot, list []uid.UID) []uid.UID {
 
 // Released has all rows published again: a brake was released, and may have paused any of
 // them.
-func (p *Propagator) Released() { p.rows.AddAll(everything) }
+func (p *Propagator) Released() { p.rows.AddAll(publishAgain) }

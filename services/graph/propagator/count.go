@@ -12,25 +12,25 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// The kinds of pending work, as metrics and StatusReply name them.
+// The types of pending work, as metrics and StatusReply name them.
 const (
-	SortEvaluate  = "evaluate"  // dependents that processors can act on
-	SortUnknown   = "unknown"   // dependents that only unknown owners keep
-	SortBraked    = "braked"    // dependents whose deletion a tripped brake pauses
-	SortOrphan    = "orphan"    // dependents to be orphaned
-	SortFinish    = "finish"    // built-in finalizers that may be done
-	SortExamine   = "examine"   // owners that wait, and whose dependents are to be examined
-	SortFinalize  = "finalize"  // external finalizers to be called
-	SortTerminate = "terminate" // agents to be called
-	SortBlocked   = "blocked"   // objects that are blocked by dependents or users which are being deleted
-	SortDrain     = "drain"     // namespaces and kinds whose contents are being deleted
-	SortProtected = "protected" // dependents that stay because they are protected
+	TypeEvaluate  = "evaluate"  // dependents that processors can act on
+	TypeUnknown   = "unknown"   // dependents that only unknown owners keep
+	TypeBraked    = "braked"    // dependents whose deletion a tripped brake pauses
+	TypeOrphan    = "orphan"    // dependents to be orphaned
+	TypeFinish    = "finish"    // built-in finalizers that may be done
+	TypeExamine   = "examine"   // owners that wait, and whose dependents are to be examined
+	TypeFinalize  = "finalize"  // external finalizers to be called
+	TypeTerminate = "terminate" // agents to be called
+	TypeBlocked   = "blocked"   // objects that are blocked by dependents or users which are being deleted
+	TypeDrain     = "drain"     // namespaces and kinds whose contents are being deleted
+	TypeProtected = "protected" // dependents that stay because they are protected
 )
 
-// AllSorts are the kinds of pending work, in the order of replies.
-var AllSorts = []string{SortEvaluate, SortUnknown, SortBraked, SortOrphan, SortFinish, SortExamine, SortFinalize, SortTerminate, SortBlocked, SortDrain, SortProtected}
+// Types has all types of pending work, in the order of replies.
+var Types = []string{TypeEvaluate, TypeUnknown, TypeBraked, TypeOrphan, TypeFinish, TypeExamine, TypeFinalize, TypeTerminate, TypeBlocked, TypeDrain, TypeProtected}
 
-var queueOf = map[string]string{SortEvaluate: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortDrain: bus.QueueDrain}
+var queueOf = map[string]string{TypeEvaluate: bus.QueueDirty, TypeOrphan: bus.QueueOrphan, TypeFinish: bus.QueueFinish, TypeDrain: bus.QueueDrain}
 
 // How many dependents a count reads at most to distinguish work that processors can do from
 // dependents that only unknown owners keep. What is beyond it counts as work.
@@ -118,7 +118,7 @@ func (p *Propagator) Status(ctx context.Context) (*coppicev1.StatusReply, error)
 // dependents that only unknown owners, tripped brakes or their protection keep.
 func Idle(counts []*coppicev1.PendingCount) bool {
 	for _, c := range counts {
-		if c.GetRows() > 0 && c.GetType() != SortUnknown && c.GetType() != SortBraked && c.GetType() != SortProtected {
+		if c.GetRows() > 0 && c.GetType() != TypeUnknown && c.GetType() != TypeBraked && c.GetType() != TypeProtected {
 			return false
 		}
 	}
@@ -134,20 +134,20 @@ func (p *Propagator) count(ctx context.Context, budget int, visit func(uid.UID, 
 	snap := p.c.State.Snapshot().Until(ctx)
 	x := classifier{snap: snap, now: max(p.now(), snap.Time()), budget: budget}
 	snap.EachWorkRow("", func(u uid.UID, row state.WorkRow) bool {
-		for _, sort := range Sorts(row) {
+		for _, t := range TypesOf(row) {
 			// An owner with more dependents than are examined waits until their other
 			// owners are known.
-			if sort == SortEvaluate || sort == SortExamine && row.Examine > lifecycle.MaxExamined {
+			if t == TypeEvaluate || t == TypeExamine && row.Examine > lifecycle.MaxExamined {
 				if actionable, braked := x.actionable(u); braked {
-					sort = SortBraked
+					t = TypeBraked
 				} else if !actionable {
-					sort = SortUnknown
+					t = TypeUnknown
 				}
 			}
-			c := stats[sort]
+			c := stats[t]
 			if c == nil {
-				c = &coppicev1.PendingCount{Type: sort, Oldest: int64(row.Since)}
-				stats[sort] = c
+				c = &coppicev1.PendingCount{Type: t, Oldest: int64(row.Since)}
+				stats[t] = c
 			}
 			c.Rows++
 			c.Oldest = min(c.Oldest, int64(row.Since))
@@ -156,8 +156,8 @@ func (p *Propagator) count(ctx context.Context, budget int, visit func(uid.UID, 
 		return ctx.Err() == nil
 	})
 	reply := &coppicev1.RepublishReply{Revision: snap.Revision()}
-	for _, sort := range AllSorts {
-		if c := stats[sort]; c != nil {
+	for _, t := range Types {
+		if c := stats[t]; c != nil {
 			reply.Pending = append(reply.Pending, c)
 		}
 	}
@@ -181,7 +181,7 @@ type classifier struct {
 // once the import session that brought u ends. If they cannot, it reports whether a brake
 // pauses the deletion of a dependent.
 func (x *classifier) actionable(u uid.UID) (found, braked bool) {
-	w := evaluate(x.snap, u, state.WorkRow{}, x.now)
+	w := workOf(x.snap, u, state.WorkRow{}, x.now)
 	switch {
 	case !w.Evaluate:
 		return false, false
@@ -225,38 +225,38 @@ func (x *classifier) actionable(u uid.UID) (found, braked bool) {
 	return found, braked && !found
 }
 
-// Sorts returns the kinds of pending work of a row, without reading its dependents.
-func Sorts(row state.WorkRow) []string {
-	var sorts []string
+// TypesOf returns the types of pending work of a row, without reading its dependents.
+func TypesOf(row state.WorkRow) []string {
+	var list []string
 	switch {
 	case row.Evaluate && row.EvaluateAt == lifecycle.Never:
-		sorts = append(sorts, SortUnknown)
+		list = append(list, TypeUnknown)
 	case row.Evaluate:
-		sorts = append(sorts, SortEvaluate)
+		list = append(list, TypeEvaluate)
 	}
 	if row.Orphan {
-		sorts = append(sorts, SortOrphan)
+		list = append(list, TypeOrphan)
 	}
 	if row.Finish != "" {
-		sorts = append(sorts, SortFinish)
+		list = append(list, TypeFinish)
 	}
 	if row.Examine > 0 {
-		sorts = append(sorts, SortExamine)
+		list = append(list, TypeExamine)
 	}
 	if row.Finalize {
-		sorts = append(sorts, SortFinalize)
+		list = append(list, TypeFinalize)
 	}
 	if row.Terminate {
-		sorts = append(sorts, SortTerminate)
+		list = append(list, TypeTerminate)
 	}
 	if row.Blocked {
-		sorts = append(sorts, SortBlocked)
+		list = append(list, TypeBlocked)
 	}
 	if row.Drain {
-		sorts = append(sorts, SortDrain)
+		list = append(list, TypeDrain)
 	}
 	if row.Protected {
-		sorts = append(sorts, SortProtected)
+		list = append(list, TypeProtected)
 	}
-	return sorts
+	return list
 }

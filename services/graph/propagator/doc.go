@@ -11,7 +11,7 @@
 //	   ▼                                           ▼
 //	┌─ rows: a queue of uids, each for now or for a time (propagator.go) ◄──────┐
 //	│                                                                           │
-//	└► round.go evaluates a batch of rows (work.go)                             │
+//	└► round.go reads a batch of rows, finds what is due (work.go)              │
 //	     ├─ few dependents, finalizers, calls ───────────────► publisher.go     │
 //	     ├─ many dependents, contents ───► walk.go ──────────►  │ coalesces     │
 //	     ├─ calls beyond the quota ──────► refill.go ────────►  ▼ into chunks   │
@@ -22,8 +22,8 @@
 // Rounds, walks, examinations and checks of containers have a queue each (package
 // queue), and goroutines of their own, so that a round never waits for a walk. A
 // queue hands out a uid to one goroutine at a time, and again if it was added
-// meanwhile. Where a queue is full, the row is evaluated again later; where the queue
-// of rows is full, all rows are evaluated.
+// meanwhile. Where a queue is full, the row is read again later; where the queue
+// of rows is full, all rows are read.
 //
 // A round coalesces the dependents of several owners into chunks. An owner with more
 // dependents than a chunk is walked from a cursor, in short-lived snapshots. The
@@ -39,5 +39,5 @@
 // (republish.go, stuck.go).
 //
 // The propagator runs next to the writer, on the writer's state. It stores nothing:
-// the next writer's propagator begins by evaluating all rows.
+// the next writer's propagator begins by reading all rows.
 package propagator

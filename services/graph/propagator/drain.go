@@ -28,7 +28,7 @@ const (
 // finalizer is done. See drain for when the contents are walked again.
 func (r *round) drained(ctx context.Context, snap *state.Snapshot, container *lifecycle.Node, f queue.Flags) error {
 	if lifecycle.AnyContent(snap, container) == "" {
-		return r.finished(ctx, lifecycle.FinalizerContents, container.UID)
+		return r.mayFinish(ctx, lifecycle.FinalizerContents, container.UID)
 	}
 	r.p.drain(container.UID, f)
 	return nil
@@ -42,15 +42,15 @@ func (p *Propagator) drain(u uid.UID, f queue.Flags) {
 	w := walk{ofContents, u}
 	switch {
 	case p.walks.Pending(w):
-		if f&dependents != 0 {
+		if f&dependentsChanged != 0 {
 			p.addWalk(w)
 		}
 		return
-	case p.draining.Has(u) && f&(lost|dependents) == 0:
+	case p.draining.Has(u) && f&(lost|dependentsChanged) == 0:
 		return
 	}
 	if !p.draining.AddAt(u, 0, p.c.Clock().Add(emptyPause)) { // there are too many: later
-		p.addAt(u, changed, p.now().Add(emptyPause))
+		p.addAt(u, rowChanged, p.now().Add(emptyPause))
 		return
 	}
 	p.addWalk(w)
@@ -93,7 +93,7 @@ func (p *Propagator) checkDraining(b queue.Batch[uid.UID]) error {
 				p.addWalk(walk{ofContents, item.Key})
 			}
 		} else {
-			p.add(item.Key, everything)
+			p.add(item.Key, publishAgain)
 		}
 	}
 	p.draining.Done(b)

@@ -49,8 +49,8 @@ func newExaminer(p *Propagator) *examiner {
 
 // add has an owner examined soon.
 func (x *examiner) add(u uid.UID) {
-	if !x.queue.AddAt(u, 0, x.p.c.Clock().Add(examineDelay)) { // there are too many: its row is evaluated again
-		x.p.addAt(u, changed, x.p.now().Add(examinePause))
+	if !x.queue.AddAt(u, 0, x.p.c.Clock().Add(examineDelay)) { // there are too many: its row is read again
+		x.p.addAt(u, rowChanged, x.p.now().Add(examinePause))
 		return
 	}
 	x.mu.Lock()
@@ -95,7 +95,7 @@ func (x *examiner) examine(ctx context.Context, u uid.UID) error {
 	start, now := x.p.c.Clock(), x.p.now()
 	done := false
 	err := x.p.pages(func(snap *state.Snapshot) (bool, error) {
-		w := evaluate(snap, u, state.WorkRow{}, now)
+		w := workOf(snap, u, state.WorkRow{}, now)
 		if x.p.delay(&w); w.Examine == 0 {
 			x.mu.Lock()
 			delete(x.owners, u)
@@ -117,7 +117,7 @@ func (x *examiner) examine(ctx context.Context, u uid.UID) error {
 		return err
 	}
 	b := x.p.newPublisher()
-	if err := b.finished(ctx, lifecycle.FinalizerForeground, u); err != nil {
+	if err := b.mayFinish(ctx, lifecycle.FinalizerForeground, u); err != nil {
 		return err
 	}
 	return b.flush(ctx)

@@ -29,14 +29,14 @@ func (p *Propagator) Examine(ctx context.Context) error {
 // Publish does once what Run does repeatedly: a round, and the walks that it adds.
 func (p *Propagator) Publish(ctx context.Context) error {
 	b, _ := p.rows.Take(0)
-	err := p.outcome(ctx, p.round(ctx, b))
+	err := p.outcome(ctx, p.runRound(ctx, b))
 	p.rows.Done(b)
 	for {
 		b, ok := p.walks.Take(1)
 		if !ok {
 			return err
 		}
-		err = errors.Join(err, p.outcome(ctx, p.walk(ctx, b.Items[0].Key)))
+		err = errors.Join(err, p.outcome(ctx, p.runWalk(ctx, b.Items[0].Key)))
 		p.walks.Done(b)
 	}
 }

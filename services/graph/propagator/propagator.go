@@ -20,7 +20,7 @@ import (
 // Propagator publishes pending work. Its methods are safe for concurrent use.
 type Propagator struct {
 	c         Config
-	rows      *queue.Queue[uid.UID] // rows to evaluate: round.go
+	rows      *queue.Queue[uid.UID] // rows to read: round.go
 	walks     *queue.Queue[walk]    // indexes to read: walk.go
 	draining  *queue.Queue[uid.UID] // containers that may become empty: drain.go
 	podsFirst podsFirst             // namespaces that have Pods: podsfirst.go
@@ -35,10 +35,10 @@ type Propagator struct {
 
 // Why a row is in the queue.
 const (
-	// changed: the row is to be evaluated. An object that is only solid may have none.
-	changed queue.Flags = 1 << iota
-	// dependents: what its dependents need, or which of them, may have changed.
-	dependents
+	// rowChanged: the row is to be read. An object that is only solid may have none.
+	rowChanged queue.Flags = 1 << iota
+	// dependentsChanged: what its dependents need, or which of them, may have changed.
+	dependentsChanged
 	// lost: messages about it may have been lost, so that calls are published again
 	// that count already.
 	lost
@@ -50,8 +50,8 @@ const (
 	sessions
 )
 
-// everything has all rows published again.
-const everything = changed | dependents | lost
+// publishAgain: the row is read, and all of its work is published, also what was published before.
+const publishAgain = rowChanged | dependentsChanged | lost
 
 // New returns a propagator. It begins by publishing all pending work.
 func New(c Config) *Propagator {
@@ -66,7 +66,7 @@ func New(c Config) *Propagator {
 	}
 	p.examiner = newExaminer(p)
 	p.blocked = cycles.NewBlocked(queue.DefaultLimit)
-	p.rows.AddAll(everything)
+	p.rows.AddAll(publishAgain)
 	return p
 }
 
@@ -80,9 +80,9 @@ func (p *Propagator) Notify(changes []state.WorkChange) {
 			var f queue.Flags
 			switch {
 			case c.Has && c.Dependents:
-				f = changed | dependents
+				f = rowChanged | dependentsChanged
 			case c.Has:
-				f = changed
+				f = rowChanged
 			default:
 				gone = append(gone, c.UID)
 				rows.Forget(c.UID, solid)
@@ -96,7 +96,7 @@ func (p *Propagator) Notify(changes []state.WorkChange) {
 		}
 	})
 	if full {
-		p.rows.AddAll(everything)
+		p.rows.AddAll(publishAgain)
 	}
 	if len(gone) == 0 {
 		return
@@ -120,26 +120,26 @@ func (p *Propagator) Notify(changes []state.WorkChange) {
 	}
 }
 
-// Reconsider has all rows evaluated again: a kind was registered or withdrawn, or
+// Reconsider has all rows read again: a kind was registered or withdrawn, or
 // the realm's settings changed, which may decide about owners that were unknown.
-func (p *Propagator) Reconsider() { p.rows.AddAll(everything) }
+func (p *Propagator) Reconsider() { p.rows.AddAll(publishAgain) }
 
 // SessionClosed has the dependents of absent owners, and the built-in finalizers of
-// imported objects, evaluated again: an import session was closed, which may have
+// imported objects, read again: an import session was closed, which may have
 // delayed them.
 func (p *Propagator) SessionClosed() { p.rows.AddAll(sessions) }
 
 // add adds a row to the queue, or all rows if the queue is full.
 func (p *Propagator) add(u uid.UID, f queue.Flags) {
 	if !p.rows.Add(u, f) {
-		p.rows.AddAll(everything)
+		p.rows.AddAll(publishAgain)
 	}
 }
 
 // addAt adds a row for a time, or all rows if the queue is full.
 func (p *Propagator) addAt(u uid.UID, f queue.Flags, t lifecycle.Time) {
 	if t != lifecycle.Never && !p.rows.AddAt(u, f, t.Time()) {
-		p.rows.AddAllAt(everything, t.Time())
+		p.rows.AddAllAt(publishAgain, t.Time())
 	}
 }
 
@@ -178,7 +178,7 @@ func (p *Propagator) outcome(ctx context.Context, err error) error {
 	if err := poll.Sleep(ctx, retryPause); err != nil {
 		return err
 	}
-	p.rows.AddAll(everything)
+	p.rows.AddAll(publishAgain)
 	return nil
 }
 

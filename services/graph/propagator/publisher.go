@@ -43,8 +43,8 @@ func (b *publisher) chunkSize() int {
 	return b.p.c.ChunkSize
 }
 
-// dependents is the chunk of dependents to orphan, or of those to evaluate.
-func (b *publisher) dependents(orphan bool) *chunk {
+// chunkOf returns the chunk of dependents to orphan, or of those to evaluate.
+func (b *publisher) chunkOf(orphan bool) *chunk {
 	if orphan {
 		return &b.orphan
 	}
@@ -80,8 +80,8 @@ func (b *publisher) message(ctx context.Context, queue string, m proto.Message) 
 	return b.out.send(ctx, bus.WorkSubject(b.p.c.Realm, queue), m)
 }
 
-// finished publishes that a built-in finalizer may be done with an object.
-func (b *publisher) finished(ctx context.Context, finalizer string, u uid.UID) error {
+// mayFinish publishes that a built-in finalizer may be done with an object.
+func (b *publisher) mayFinish(ctx context.Context, finalizer string, u uid.UID) error {
 	c := b.finish[finalizer]
 	if c == nil {
 		c = &coppicev1.FinishChunk{Finalizer: finalizer, Format: worker.Format}

@@ -146,12 +146,12 @@ func (q *quota) keep(u uid.UID, names ...string) bool {
 	if len(q.of[u]) == 0 {
 		return false
 	}
-	kept := make(map[string]struct{}, len(names))
+	needed := make(map[string]struct{}, len(names))
 	for _, name := range names {
-		kept[name] = struct{}{}
+		needed[name] = struct{}{}
 	}
 	return q.drop(u, func(name string) bool {
-		_, keep := kept[name]
+		_, keep := needed[name]
 		return !keep
 	})
 }

@@ -36,13 +36,13 @@ func (p *Propagator) Republish(ctx context.Context, r *coppicev1.RepublishReques
 			return // published when there is room: see refill
 		}
 		least := age
-		for _, sort := range Sorts(row) {
-			if a, ok := ages[queueOf[sort]]; ok {
+		for _, t := range TypesOf(row) {
+			if a, ok := ages[queueOf[t]]; ok {
 				least = max(least, a)
 			}
 		}
 		if since := max(row.Since, p.published.of(u)); since.Add(least) <= now {
-			p.add(u, everything)
+			p.add(u, publishAgain)
 		}
 	})
 	if err == nil || ctx.Err() != nil {

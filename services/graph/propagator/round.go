@@ -12,11 +12,11 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// round evaluates one batch of rows, and publishes what they need. Owners with few
+// round reads one batch of rows, and publishes what they need. Owners with few
 // dependents share chunks; what takes long is added to the walks.
 type round struct {
 	*publisher
-	at      lifecycle.Time // when the rows of this snapshot are evaluated
+	at      lifecycle.Time // when the rows of this snapshot are read
 	expires lifecycle.Time // see sessionEnd
 }
 
@@ -27,14 +27,14 @@ const roundCalls = 512 << 10
 // snapshotRows is how many rows are read from one snapshot.
 const snapshotRows = 4096
 
-// publishRows evaluates rows until ctx ends.
+// publishRows reads rows, and publishes their work, until ctx ends.
 func (p *Propagator) publishRows(ctx context.Context) error {
 	for {
 		b, err := p.rows.Get(ctx, 0)
 		if err != nil {
 			return err
 		}
-		err = p.round(ctx, b)
+		err = p.runRound(ctx, b)
 		p.rows.Done(b)
 		if err := p.outcome(ctx, err); err != nil {
 			return err
@@ -42,15 +42,16 @@ func (p *Propagator) publishRows(ctx context.Context) error {
 	}
 }
 
-func (p *Propagator) round(ctx context.Context, b queue.Batch[uid.UID]) (err error) {
+// runRound publishes what one batch of rows needs.
+func (p *Propagator) runRound(ctx context.Context, b queue.Batch[uid.UID]) (err error) {
 	r := &round{publisher: p.newPublisher()}
 	r.most = roundCalls
 	defer func() { err = errors.Join(err, r.settleCalls()) }() // also if it failed
 	switch {
-	case b.All && b.AllFlags&everything == everything:
-		err = r.all(ctx, r.everything)
+	case b.All && b.AllFlags&publishAgain == publishAgain:
+		err = r.eachRow(ctx, r.rowAgain)
 	case b.All:
-		if err = r.all(ctx, r.sessionClosed); err == nil {
+		if err = r.eachRow(ctx, r.sessionClosed); err == nil {
 			err = r.batch(ctx, b.Items)
 		}
 	default:
@@ -68,8 +69,8 @@ func (p *Propagator) round(ctx context.Context, b queue.Batch[uid.UID]) (err err
 	return nil
 }
 
-// all evaluates all rows.
-func (r *round) all(ctx context.Context, evaluate func(context.Context, *state.Snapshot, uid.UID, state.WorkRow) error) error {
+// eachRow calls publish for all rows.
+func (r *round) eachRow(ctx context.Context, publish func(context.Context, *state.Snapshot, uid.UID, state.WorkRow) error) error {
 	after := uid.UID("")
 	return r.p.pages(func(snap *state.Snapshot) (more bool, err error) {
 		n := 0
@@ -77,18 +78,19 @@ func (r *round) all(ctx context.Context, evaluate func(context.Context, *state.S
 		snap.EachWorkRow(after, func(u uid.UID, row state.WorkRow) bool {
 			after = u
 			n++
-			err = evaluate(ctx, snap, u, row)
+			err = publish(ctx, snap, u, row)
 			return err == nil && n < snapshotRows
 		})
 		return n == snapshotRows, err
 	})
 }
 
-func (r *round) everything(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow) error {
-	return r.row(ctx, snap, u, row, everything)
+// rowAgain is row for a row whose work is published again.
+func (r *round) rowAgain(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow) error {
+	return r.row(ctx, snap, u, row, publishAgain)
 }
 
-// batch evaluates the rows of some items.
+// batch publishes what the rows of some items need.
 func (r *round) batch(ctx context.Context, items []queue.Item[uid.UID]) error {
 	slices.SortFunc(items, func(a, b queue.Item[uid.UID]) int { return cmp.Compare(a.Key, b.Key) })
 	return r.p.pages(func(snap *state.Snapshot) (more bool, err error) {
@@ -108,11 +110,11 @@ func (r *round) batch(ctx context.Context, items []queue.Item[uid.UID]) error {
 	})
 }
 
-// rows evaluates those rows of items, sorted by uid, that still exist.
+// rows publishes what those rows of items, sorted by uid, need that still exist.
 func (r *round) rows(ctx context.Context, snap *state.Snapshot, items []queue.Item[uid.UID]) error {
 	uids := make([]uid.UID, 0, len(items))
 	for i := range items {
-		if items[i].Flags&changed != 0 {
+		if items[i].Flags&rowChanged != 0 {
 			uids = append(uids, items[i].Key)
 		}
 	}
@@ -146,23 +148,23 @@ func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.U
 	if !row.Evaluate && !row.Orphan && row.Finish == "" && row.Examine == 0 && !row.Drain {
 		return nil
 	}
-	w := evaluate(snap, u, row, r.at)
+	w := workOf(snap, u, row, r.at)
 	if n := w.node; n != nil && !n.AwaitsSession() && !w.due.Imported {
 		return nil
 	}
 	if w.Drain {
-		if err := r.contents(ctx, snap, &w, lost); err != nil {
+		if err := r.drainContents(ctx, snap, &w, lost); err != nil {
 			return err
 		}
 	}
-	return r.collector(ctx, snap, w)
+	return r.collectorWork(ctx, snap, w)
 }
 
 // row publishes what a row needs.
 func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow, f queue.Flags) error {
-	w := evaluate(snap, u, row, r.at)
+	w := workOf(snap, u, row, r.at)
 	if w.Drain {
-		if err := r.contents(ctx, snap, &w, f); err != nil {
+		if err := r.drainContents(ctx, snap, &w, f); err != nil {
 			return err
 		}
 	}
@@ -170,10 +172,10 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 		r.p.blocked.Add(u, snap.Revision())
 	}
 	collector := w
-	if f&dependents == 0 {
+	if f&dependentsChanged == 0 {
 		collector.Evaluate, collector.Orphan = false, false
 	}
-	if err := r.collector(ctx, snap, collector); err != nil {
+	if err := r.collectorWork(ctx, snap, collector); err != nil {
 		return err
 	}
 	if w.Finalize || w.Terminate || w.Drain {
@@ -188,35 +190,35 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 	return nil
 }
 
-// contents has the contents of a container drained, unless an import session delays it. Then it adds
+// drainContents has the contents of a container drained, unless an import session delays it. Then it adds
 // the row for the end of the session.
-func (r *round) contents(ctx context.Context, snap *state.Snapshot, w *work, f queue.Flags) error {
+func (r *round) drainContents(ctx context.Context, snap *state.Snapshot, w *work, f queue.Flags) error {
 	if w.due.Begins > w.at {
-		r.p.addAt(w.uid, changed, w.due.Begins)
+		r.p.addAt(w.uid, rowChanged, w.due.Begins)
 		return nil
 	}
 	return r.drained(ctx, snap, w.node, f)
 }
 
-// collector publishes the work of processors and built-in finalizers that is due.
-func (r *round) collector(ctx context.Context, snap *state.Snapshot, w work) error {
+// collectorWork publishes the work of processors and built-in finalizers that is due.
+func (r *round) collectorWork(ctx context.Context, snap *state.Snapshot, w work) error {
 	r.p.delay(&w)
 	w.Evaluate = w.Evaluate && r.dueNow(snap, &w)
 	if w.Evaluate || w.Orphan {
 		r.p.touch(w.uid, w.at)
-		if err := r.allDependents(ctx, snap, &w); err != nil {
+		if err := r.publishDependents(ctx, snap, &w); err != nil {
 			return err
 		}
 	}
 	if w.Protected && !w.Evaluate && r.p.c.Protected != nil {
-		r.protected(snap, &w)
+		r.reportProtected(snap, &w)
 	}
 	if w.Examine > 0 {
 		r.p.examiner.add(w.uid)
 	}
 	if w.Finish != "" {
 		r.p.touch(w.uid, w.at)
-		return r.finished(ctx, w.Finish, w.uid)
+		return r.mayFinish(ctx, w.Finish, w.uid)
 	}
 	return nil
 }
@@ -224,10 +226,10 @@ func (r *round) collector(ctx context.Context, snap *state.Snapshot, w work) err
 // maxProtected is the maximum number of dependents that are read to report protected ones.
 const maxProtected = 256
 
-// protected reports the dependents that stay only because they are protected, and the owner
+// reportProtected reports the dependents that stay only because they are protected, and the owner
 // that waits for them. Nothing is published for them: work is pending again when they are
 // unprotected.
-func (r *round) protected(snap *state.Snapshot, w *work) {
+func (r *round) reportProtected(snap *state.Snapshot, w *work) {
 	r.p.touch(w.uid, w.at)
 	if w.node != nil && w.node.Waiting() {
 		r.p.c.Protected(snap, w.node)
@@ -245,35 +247,35 @@ func (r *round) protected(snap *state.Snapshot, w *work) {
 	}
 }
 
-// allDependents publishes an owner's dependents: here if they are few, in a walk if they
+// publishDependents publishes an owner's dependents: here if they are few, in a walk if they
 // are more than a chunk.
-func (r *round) allDependents(ctx context.Context, snap *state.Snapshot, w *work) error {
+func (r *round) publishDependents(ctx context.Context, snap *state.Snapshot, w *work) error {
 	long := walk{ofDependents, w.uid}
 	if r.p.walks.Pending(long) {
-		r.p.addWalk(long) // again: dependents may have been added behind its cursor
+		r.p.addWalk(long) // again: dependents may have been added before its cursor
 		return nil
 	}
-	few, many := r.few(snap, w.uid, w.filter(snap))
-	partly := w.partly()
-	if many {
-		if !partly {
+	list, tooMany := r.upToChunk(snap, w.uid, w.filter(snap))
+	someNotDue := w.someNotDue()
+	if tooMany {
+		if !someNotDue {
 			r.p.walks.Forget(long, 0) // it need not rest
 		}
 		r.p.addWalk(long)
 		return nil
 	}
-	if partly {
-		few = r.p.ripe(snap, w.uid, few, w.at)
+	if someNotDue {
+		list = r.p.dueDependents(snap, w.uid, list, w.at)
 	}
 	if !w.Orphan {
-		few = r.p.unbraked(snap, few)
+		list = r.p.unbraked(snap, list)
 	}
-	into := r.dependents(w.Orphan)
+	into := r.chunkOf(w.Orphan)
 	add := into.add
 	if !w.Orphan {
 		add = into.addOnce
 	}
-	for _, d := range few {
+	for _, d := range list {
 		add(w.uid, w.revision, d)
 		if into.bytes >= maxChunk {
 			if err := r.send(ctx, into); err != nil {
@@ -284,12 +286,12 @@ func (r *round) allDependents(ctx context.Context, snap *state.Snapshot, w *work
 	return r.sendFull(ctx, into)
 }
 
-// few returns an owner's dependents, or reports that they are more than a chunk.
-func (r *round) few(snap *state.Snapshot, u uid.UID, f state.ClaimFilter) (few []uid.UID, many bool) {
+// upToChunk returns an owner's dependents, or reports that they are too many for one chunk.
+func (r *round) upToChunk(snap *state.Snapshot, u uid.UID, f state.ClaimFilter) (list []uid.UID, tooMany bool) {
 	snap.Dependents(u, f, state.Edge{}, func(_ state.Edge, d uid.UID) bool {
-		few = append(few, d)
-		many = len(few) > r.p.c.ChunkSize
-		return !many
+		list = append(list, d)
+		tooMany = len(list) > r.p.c.ChunkSize
+		return !tooMany
 	})
-	return few, many
+	return list, tooMany
 }

@@ -95,7 +95,7 @@ func (s *script) restart() {
 }
 
 func describe(row state.WorkRow) string {
-	text := strings.Join(propagator.Sorts(row), ", ")
+	text := strings.Join(propagator.TypesOf(row), ", ")
 	if row.Evaluate && row.EvaluateAt != 0 && row.EvaluateAt != lifecycle.Never {
 		text += " at " + since(row.EvaluateAt)
 	}

@@ -21,12 +21,12 @@ func (r *round) becameSolid(ctx context.Context, snap *state.Snapshot, u uid.UID
 	if owner == nil || owner.Waiting() {
 		return nil // its own row says what is pending
 	}
-	few, many := r.few(snap, u, snap.ValidClaims(owner, true))
-	if many {
+	list, tooMany := r.upToChunk(snap, u, snap.ValidClaims(owner, true))
+	if tooMany {
 		r.p.addWalk(walk{ofSolid, u})
 		return nil
 	}
-	return r.keptBy(ctx, snap, u, few)
+	return r.keptBy(ctx, snap, u, list)
 }
 
 // walkSolid publishes the dependents of an owner that became solid for which another

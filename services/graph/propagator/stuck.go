@@ -10,10 +10,10 @@ import (
 )
 
 // maxStuck is how many stuck objects are reported by one call of Republish. The next
-// call goes on behind them.
+// call goes on after them.
 const maxStuck = 1000
 
-// stuckCursor is behind which object the next call of Republish begins.
+// stuckCursor is the object after which the next call of Republish begins.
 type stuckCursor struct {
 	mu sync.Mutex
 	at uid.UID

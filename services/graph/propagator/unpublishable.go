@@ -14,9 +14,9 @@ import (
 
 // A call may be impossible to publish, because the object cannot be encoded or because
 // of its size or subject. It must not prevent other work from being published: the
-// object is warned of, and its row is evaluated again later.
+// object is warned of, and its row is read again later.
 
-// unpublishablePause is after how long a row is evaluated again whose call could not
+// unpublishablePause is after how long a row is read again whose call could not
 // be published: the object may have changed, or the limits of the stream.
 const unpublishablePause = time.Minute
 
@@ -36,7 +36,7 @@ func (p *Propagator) skip(about callID, err error) {
 		return
 	}
 	p.quota.forget(u, about.durable) // it does not wait in the stream
-	p.rows.AddAt(u, everything|unpublishable, p.c.Now().Add(unpublishablePause))
+	p.rows.AddAt(u, publishAgain|unpublishable, p.c.Now().Add(unpublishablePause))
 	if !about.again {
 		p.c.Log.Warn("a call cannot be published; trying again later", "realm", p.c.Realm, "uid", u, "pause", unpublishablePause, "error", err)
 	}

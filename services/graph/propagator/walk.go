@@ -33,7 +33,7 @@ const (
 	maxWalks = 4
 	// pageChunks is how many chunks are read from one snapshot.
 	pageChunks = 16
-	// walksFullPause is the time after which a row is evaluated again if its walk did not fit
+	// walksFullPause is the time after which a row is read again if its walk did not fit
 	// into the queue.
 	walksFullPause = time.Second
 	// restShares: if only some dependents of an owner were due, the owner rests for this many
@@ -47,7 +47,7 @@ func (p *Propagator) page() int { return pageChunks * p.c.ChunkSize }
 // addWalk adds a walk, or its row for later if there are too many.
 func (p *Propagator) addWalk(w walk) {
 	if !p.walks.Add(w, 0) {
-		p.addAt(w.uid, everything|solid, p.now().Add(walksFullPause))
+		p.addAt(w.uid, publishAgain|solid, p.now().Add(walksFullPause))
 	}
 }
 
@@ -58,7 +58,7 @@ func (p *Propagator) runWalks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = p.walk(ctx, b.Items[0].Key)
+		err = p.runWalk(ctx, b.Items[0].Key)
 		p.walks.Done(b)
 		if err := p.outcome(ctx, err); err != nil {
 			return err
@@ -66,7 +66,8 @@ func (p *Propagator) runWalks(ctx context.Context) error {
 	}
 }
 
-func (p *Propagator) walk(ctx context.Context, w walk) error {
+// runWalk runs one walk.
+func (p *Propagator) runWalk(ctx context.Context, w walk) error {
 	switch w.kind {
 	case ofDependents:
 		return p.walkDependents(ctx, w)
@@ -87,7 +88,7 @@ func (p *Propagator) walkDependents(ctx context.Context, w walk) error {
 	if err == nil {
 		err = d.flush(ctx)
 	}
-	if d.partly {
+	if d.someNotDue {
 		now := p.c.Now()
 		p.walks.Rest(w, now.Add(restShares*now.Sub(start)))
 	}
@@ -96,9 +97,9 @@ func (p *Propagator) walkDependents(ctx context.Context, w walk) error {
 
 type dependentsWalk struct {
 	*publisher
-	owner  uid.UID
-	cursor state.Edge
-	partly bool // only some dependents were due
+	owner      uid.UID
+	cursor     state.Edge
+	someNotDue bool // only some dependents were due
 }
 
 func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more bool, err error) {
@@ -106,13 +107,13 @@ func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more b
 	if !ok {
 		return false, nil
 	}
-	w := evaluate(snap, d.owner, row, d.p.now())
+	w := workOf(snap, d.owner, row, d.p.now())
 	if d.p.delay(&w); !w.Evaluate && !w.Orphan {
 		return false, nil
 	}
-	partly := w.partly()
-	d.partly = d.partly || partly
-	into := d.dependents(w.Orphan)
+	someNotDue := w.someNotDue()
+	d.someNotDue = d.someNotDue || someNotDue
+	into := d.chunkOf(w.Orphan)
 	publish := func(dependent uid.UID) bool {
 		into.add(d.owner, w.revision, dependent)
 		err = d.sendFull(ctx, into)
@@ -125,15 +126,15 @@ func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more b
 		d.cursor = e
 		d.read++
 		count++
-		if partly || braked {
+		if someNotDue || braked {
 			found = append(found, dependent)
 		} else if !publish(dependent) {
 			return false
 		}
 		return count < d.p.page()
 	})
-	if partly {
-		found = d.p.ripe(snap, d.owner, found, w.at)
+	if someNotDue {
+		found = d.p.dueDependents(snap, d.owner, found, w.at)
 	}
 	if braked {
 		found = d.p.unbraked(snap, found)

@@ -16,12 +16,12 @@ type work struct {
 	uid      uid.UID
 	node     *lifecycle.Node // nil if the object is absent
 	revision uint64          // of the row
-	at       lifecycle.Time  // the time of the evaluation
+	at       lifecycle.Time  // the time for which due was computed
 }
 
-// evaluate returns what is pending because of u at a time. The row does not decide what is due:
+// workOf returns what is pending because of u at a time. The row does not decide what is due:
 // kinds may have been registered since it was written.
-func evaluate(snap *state.Snapshot, u uid.UID, row state.WorkRow, at lifecycle.Time) work {
+func workOf(snap *state.Snapshot, u uid.UID, row state.WorkRow, at lifecycle.Time) work {
 	n := snap.Node(u)
 	pending, due := lifecycle.PendingWhen(snap, u, n)
 	return work{Pending: pending, due: due, uid: u, node: n, revision: row.Revision, at: at}
@@ -60,17 +60,17 @@ func (w *work) filter(snap *state.Snapshot) state.ClaimFilter {
 // dependents themselves are read to find out which are due.
 
 // dueStep is to what times are rounded up, so that rows that become due in quick
-// succession are evaluated together.
+// succession are read together.
 const dueStep = 100 * time.Millisecond
 
-// partly reports whether some of the dependents to evaluate are not due.
-func (w *work) partly() bool { return w.Evaluate && w.due.Last > w.at }
+// someNotDue reports whether some of the dependents to evaluate are not due.
+func (w *work) someNotDue() bool { return w.Evaluate && w.due.Last > w.at }
 
 // delay drops the work of orphan, foregroundDeletion and in-use if an import session delays it,
 // and adds the row for the end of the session.
 func (p *Propagator) delay(w *work) {
 	if w.due.Begins > w.at {
-		p.addAt(w.uid, changed|dependents, w.due.Begins)
+		p.addAt(w.uid, rowChanged|dependentsChanged, w.due.Begins)
 		w.Orphan, w.Finish, w.Examine = false, "", 0
 	}
 }
@@ -79,11 +79,11 @@ func (p *Propagator) delay(w *work) {
 // more are.
 func (r *round) dueNow(snap *state.Snapshot, w *work) bool {
 	if w.due.First > w.at {
-		r.p.addAt(w.uid, changed|dependents, w.due.First)
+		r.p.addAt(w.uid, rowChanged|dependentsChanged, w.due.First)
 		return false
 	}
 	if w.due.Imported { // an import session may delay some, and ends without a commit if nothing more is imported
-		r.p.addAt(w.uid, changed|dependents, r.sessionEnd(snap, w.at))
+		r.p.addAt(w.uid, rowChanged|dependentsChanged, r.sessionEnd(snap, w.at))
 	}
 	return true
 }
@@ -97,9 +97,9 @@ func (r *round) sessionEnd(snap *state.Snapshot, now lifecycle.Time) lifecycle.T
 	return r.expires
 }
 
-// ripe returns those of the dependents that need not wait for u any longer, and adds
+// dueDependents returns those of the dependents that need not wait for u any longer, and adds
 // the row for the time at which the next need not.
-func (p *Propagator) ripe(snap *state.Snapshot, u uid.UID, list []uid.UID, now lifecycle.Time) []uid.UID {
+func (p *Propagator) dueDependents(snap *state.Snapshot, u uid.UID, list []uid.UID, now lifecycle.Time) []uid.UID {
 	next := lifecycle.Never
 	snap.Prefetch(list)
 	list = slices.DeleteFunc(list, func(d uid.UID) bool {
@@ -120,6 +120,6 @@ func (p *Propagator) ripe(snap *state.Snapshot, u uid.UID, list []uid.UID, now l
 		}
 		return waits
 	})
-	p.addAt(u, changed|dependents, next)
+	p.addAt(u, rowChanged|dependentsChanged, next)
 	return list
 }
