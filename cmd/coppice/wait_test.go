@@ -10,10 +10,10 @@ import (
 // wait --idle names all pending work for which it waits, and no other.
 func TestPendingText(t *testing.T) {
 	t.Parallel()
-	for _, sort := range propagator.AllSorts {
-		idle := propagator.Idle([]*coppicev1.PendingCount{{Type: sort, Rows: 3}})
-		if got := pendingText(&coppicev1.StatusReply{Pending: []*coppicev1.PendingWork{{Type: sort, Rows: 3}}}); (got == "") != idle {
-			t.Errorf("of %s it says %q", sort, got)
+	for _, pending := range propagator.Types {
+		idle := propagator.Idle([]*coppicev1.PendingCount{{Type: pending, Rows: 3}})
+		if got := pendingText(&coppicev1.StatusReply{Pending: []*coppicev1.PendingWork{{Type: pending, Rows: 3}}}); (got == "") != idle {
+			t.Errorf("wait --idle says %q of %s, idle: %t", got, pending, idle)
 		}
 	}
 }

@@ -29,6 +29,7 @@ const (
 type RealmState int32
 
 const (
+	// Not used.
 	RealmState_REALM_STATE_UNSPECIFIED RealmState = 0
 	// Graph services serve the realm.
 	RealmState_REALM_STATE_ACTIVE RealmState = 1
