@@ -19,11 +19,14 @@
 //
 // # Options
 //
-// Every call takes options as its last arguments. An option is a named type with a
-// value:
+// Every call that sends a request takes options as its last arguments. An option is a named
+// type with a value:
 //
 //	page, err := pods.ListPage(ctx, client.LabelSelector("app=web"), client.Limit(100))
 //	result, err := pods.Delete(ctx, "web-1", client.Foreground, client.IfUID(uid))
+//
+// Functions that only make something in memory, such as [New] and [NewOwnerReference], take
+// options whose names begin with With.
 //
 // # Errors
 //

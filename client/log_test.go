@@ -66,6 +66,18 @@ func TestReadLog(t *testing.T) {
 			t.Fatalf("read %d commits of %d, and %d of the two about one object", all, last, found)
 		}
 	}
+	for namespace, want := range map[string]int{"shop": 2, "elsewhere": 0} {
+		found := 0
+		for _, err := range log.Read(s.ctx, client.FromSequence(1), client.ForName("wanted"), client.ForNamespace(namespace)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found++
+		}
+		if found != want {
+			t.Errorf("read %d commits about an object of this name in namespace %s, want %d", found, namespace, want)
+		}
+	}
 	beyond := uint64(0)
 	for c, err := range log.Read(s.ctx, client.FromSequence(last), client.ToSequence(last+10)) {
 		if err != nil {
