@@ -59,7 +59,7 @@ func archiveSnapshot(ts *testscript.TestScript, neg bool, args []string) {
 	last := segmenttest.New(int(sequence)).Last
 	tx := s.Begin()
 	tx.EndCommit(state.Commit{Sequence: last.Sequence, Position: last.Position, Epoch: 1, Time: last.Time, Checksum: last.Checksum, RealmID: segmenttest.Realm[:]})
-	_, err = tx.Flush()
+	_, err = tx.Apply()
 	ts.Check(err)
 	store, err := dirstore.Open(ts.MkAbs(args[0]))
 	ts.Check(err)

@@ -146,7 +146,7 @@ func (r *realm) foldRest(ctx context.Context, dir string) (err error) {
 	}
 	f := replay.NewFolder(s, r.events.Created(), r.keys)
 	f.Skipped, f.Lost = r.skip, r.lossRecorded
-	f.Flushed = func(revision uint64, _ []state.Change) { r.metrics.applied(revision) }
+	f.Applied = func(revision uint64, _ []state.Change) { r.metrics.applied(revision) }
 	if err := r.catchUp(ctx, f); err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 func (r *realm) folder() *replay.Folder {
 	f := replay.NewFolder(r.state, r.events.Created(), r.keys)
 	f.Begin = r.hub.Begin
-	f.Flushed = func(revision uint64, changes []state.Change) {
+	f.Applied = func(revision uint64, changes []state.Change) {
 		r.hub.Commit(revision, changes)
 		r.metrics.applied(revision)
 	}

@@ -230,7 +230,7 @@ func (m *metrics) applied(revision uint64) {
 	m.all.revision.WithLabelValues(m.realm, "applied").Set(float64(revision))
 }
 
-func (m *metrics) committed(c writer.Committed) {
+func (m *metrics) committed(c writer.Applied) {
 	w := m.writing()
 	w.applied.Set(float64(c.Revision))
 	w.committed.Set(float64(c.Revision))

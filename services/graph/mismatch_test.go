@@ -164,7 +164,7 @@ func TestUnfinishedState(t *testing.T) {
 		Checksum: cp.GetChecksum(), RealmID: cp.GetRealmId(), StreamCreated: cp.GetStreamCreated(),
 		Key: cp.GetKey(), KeyFingerprint: cp.GetKeyFingerprint(), Position: cp.GetPosition(),
 	})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(s.Sync(), s.Close()); err != nil {

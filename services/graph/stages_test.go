@@ -109,7 +109,7 @@ func (g *stage) apply(tx *state.Tx, events []lifecycle.Event) {
 		if err != nil {
 			g.b.Fatal(err)
 		}
-		if _, err := tx.Apply(&events[i], tx.Checkpoint().GetRevision()+1, body); err != nil {
+		if _, err := tx.Add(&events[i], tx.Checkpoint().GetRevision()+1, body); err != nil {
 			g.b.Fatal(err)
 		}
 	}
@@ -117,7 +117,7 @@ func (g *stage) apply(tx *state.Tx, events []lifecycle.Event) {
 
 func (g *stage) commit(decide func(*lifecycle.Context) []lifecycle.Event) {
 	g.b.Helper()
-	if _, err := g.begin(decide).Flush(); err != nil {
+	if _, err := g.begin(decide).Apply(); err != nil {
 		g.b.Fatal(err)
 	}
 }
@@ -226,7 +226,7 @@ func BenchmarkStages(b *testing.B) {
 				}
 				tx := g.begin(first)
 				b.StartTimer()
-				if _, err := tx.Flush(); err != nil {
+				if _, err := tx.Apply(); err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer()

@@ -81,7 +81,7 @@ func (r *realm) newTerm(l *lease.Lease) *term {
 		Begin:      r.hub.Begin,
 		Abort:      r.hub.Abort,
 		Ready:      func() { close(t.ready) },
-		Committed:  t.committed,
+		Applied:    t.committed,
 		Logger:     r.log,
 		Failpoint:  r.c.Failpoint,
 	})
@@ -92,7 +92,7 @@ func (r *realm) newTerm(l *lease.Lease) *term {
 }
 
 // committed passes on what a commit has changed. The writer calls it after each commit, in order.
-func (t *term) committed(c writer.Committed) {
+func (t *term) committed(c writer.Applied) {
 	t.hub.Commit(c.Revision, c.Changes)
 	t.metrics.committed(c)
 	if c.Skipped > 0 {

@@ -28,7 +28,7 @@ func TestCrashInABatch(t *testing.T) {
 	ledger := &ledger{nc: nc, actor: bus.RoleOperator}
 	child := childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server), LeaseTTL: time.Second}
 	for i, o := range []order{
-		{Step: writer.FailAppended, Pass: 1}, {Step: writer.FailAcked, Pass: 1}, {Step: writer.FailApplied, Pass: 1}, {Step: writer.FailDecided, Pass: 2}, {Step: writer.FailAcked, Pass: 2},
+		{Step: writer.FailOutcome, Pass: 1}, {Step: writer.FailAppended, Pass: 1}, {Step: writer.FailApplied, Pass: 1}, {Step: writer.FailDecided, Pass: 2}, {Step: writer.FailAppended, Pass: 2},
 	} {
 		ok := t.Run(fmt.Sprintf("%s %d", o.Step, o.Pass), func(t *testing.T) {
 			log.t = t

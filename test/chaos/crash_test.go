@@ -19,7 +19,7 @@ import (
 // steps are the places at which a process is killed. The first needs a new cascade; the
 // others continue it.
 var steps = []string{
-	propagator.FailScan, writer.FailDecided, writer.FailAppended, writer.FailAcked, writer.FailApplied, propagator.FailPublished,
+	propagator.FailScan, writer.FailDecided, writer.FailOutcome, writer.FailAppended, writer.FailApplied, propagator.FailPublished,
 }
 
 // passes is the maximum number of passes of a step before a kill. It is small enough that

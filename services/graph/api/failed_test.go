@@ -41,7 +41,7 @@ func TestFailedState(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	tx := s.Begin()
 	tx.EndCommit(state.Commit{Sequence: 1})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 	b := serve(t, func(s *server, q *request) {

@@ -60,7 +60,7 @@ func (s *setup) snapshot(sequence uint64) (name string) {
 	defer st.Close()
 	tx := st.Begin()
 	tx.EndCommit(state.Commit{Sequence: sequence, Position: sequence, Epoch: 1, Time: 1, Checksum: sequence, RealmID: s.Realm[:]})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		s.t.Fatal(err)
 	}
 	snap := st.Snapshot()

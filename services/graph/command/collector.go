@@ -51,7 +51,7 @@ func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycl
 		if d.Tx.TakeUnreadable() != nil {
 			events = nil // B8.1
 		}
-		_, ok := d.Apply(events, 0)
+		_, ok := d.Add(events, 0)
 		if ok {
 			decided(n.UID, len(events) > 0)
 		}

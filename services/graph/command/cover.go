@@ -39,7 +39,7 @@ func (c *Cover) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 		return false, nil
 	}
 	events := lifecycle.Walked(d.Ctx, n, c.to)
-	if _, ok := d.Apply(events, 0); !ok {
+	if _, ok := d.Add(events, 0); !ok {
 		return false, nil
 	}
 	c.reply.Unblocked = uint32(len(events))

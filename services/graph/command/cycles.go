@@ -24,7 +24,7 @@ var _ writer.Work = (*Unblock)(nil)
 // Do implements writer.Work.
 func (u *Unblock) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	events := cycles.Unblock(d.Tx, u.Cycle)
-	if _, ok := d.Apply(events, 0); !ok {
+	if _, ok := d.Add(events, 0); !ok {
 		return false, nil
 	}
 	u.reply.Unblocked = uint32(len(events))
@@ -56,7 +56,7 @@ var _ writer.Work = (*CollectCycle)(nil)
 func (c *CollectCycle) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	d.Tx.Prefetch(c.Members)
 	events := cycles.Collect(d.Ctx, c.Members)
-	if _, ok := d.Apply(events, 0); !ok {
+	if _, ok := d.Add(events, 0); !ok {
 		if d.Empty() { // it fits into no commit
 			return true, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
 				"the deletion of an unreachable cycle of %d objects is larger than a commit, which has at most %d bytes; delete one of them", len(events), d.Limit())}

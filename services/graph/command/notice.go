@@ -63,7 +63,7 @@ func (e *ExpireMatched) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 		if notice.Policy != "" && !d.Notice(n.UID, notice) {
 			return false
 		}
-		if _, ok := d.Apply(events, 0); !ok {
+		if _, ok := d.Add(events, 0); !ok {
 			return false
 		}
 		switch decision {

@@ -52,7 +52,7 @@ type Objects struct {
 	recorded   int  // number of results, from the first on, that are in the log
 	logged     int  // their size, in bytes
 	replyInLog bool // the events in the log give the other results
-	applied    bool // events, in this commit
+	added      bool // events were added to this commit
 }
 
 var (
@@ -87,7 +87,7 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	if len(o.results) == o.recorded {
 		o.replyInLog = !o.DryRun
 	}
-	o.applied = false
+	o.added = false
 	// Results that no earlier part has recorded are kept with this one.
 	if finished = d.Reserve(o.size - o.logged); finished {
 		finished, err = o.each(d, at)
@@ -103,7 +103,7 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	}
 	// The session is open from the first part on: until a later part is committed, its owners
 	// are unknown, and not absent.
-	if err == nil && o.Session != "" && !o.DryRun && (finished || o.applied) {
+	if err == nil && o.Session != "" && !o.DryRun && (finished || o.added) {
 		d.Session(o.Session, finished && o.Close)
 	}
 	return finished, err
@@ -157,14 +157,14 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 				kept += len(w) + 16
 			}
 		}
-		change, ok := d.Apply(out.Events, kept)
+		change, ok := d.Add(out.Events, kept)
 		if !ok {
 			if !o.Atomic && !o.DryRun && d.Empty() && len(o.results) == begin {
 				return true, o.tooLarge(at)
 			}
 			return false, nil
 		}
-		o.applied = o.applied || len(out.Events) > 0
+		o.added = o.added || len(out.Events) > 0
 		result := o.result(out, change)
 		r, size := o.fit(d, result)
 		o.add(r, size)

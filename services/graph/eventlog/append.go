@@ -21,9 +21,9 @@ var (
 	// ErrFenced is returned when another writer has appended at the expected position.
 	// The commit is not in the log, and never will be.
 	ErrFenced = errors.New("another writer has appended to the log")
-	// ErrUnsettled is returned when it is unknown whether the commit is in the log. It
+	// ErrOutcomeUnknown is returned when it is unknown whether the commit is in the log. It
 	// may be stored, or may still be stored later: no reply may depend on either.
-	ErrUnsettled = errors.New("it is not known whether the commit is in the log")
+	ErrOutcomeUnknown = errors.New("it is not known whether the commit is in the log")
 )
 
 // Times of an append.
@@ -41,14 +41,14 @@ const (
 // messages stand there: messages that are no commits of the realm do not prevent an
 // append, and the commit is appended behind them.
 //
-// An attempt without an acknowledgement settles nothing: the message may be in the stream,
+// An attempt without an acknowledgement proves nothing: the message may be in the stream,
 // or may still be in flight, so that reading the end of the stream does not help. Append
 // therefore publishes the same message again, with the same expected position, until it
 // is acknowledged, or refused because the stream has moved on. In the latter case Append
 // reads the commit at that position and compares the ids. If ctx ends first, the error wraps
-// ErrUnsettled, unless it is certain that no attempt is stored or will be.
+// ErrOutcomeUnknown, unless it is certain that no attempt is stored or will be.
 //
-// A refusal settles nothing while no message is stored at the position: the leader of a
+// A refusal proves nothing while no message is stored at the position: the leader of a
 // cluster also refuses because of messages that it has accepted and may still lose.
 //
 // If the message at the expected position was appended or followed by this Log, the server
@@ -58,10 +58,10 @@ func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit [
 	return l.Send(expected, id, commit)(ctx)
 }
 
-// Send starts to append a commit. It has been published when Send returns; settle waits
-// for the outcome, as Append does. Until settle has returned, the commit must not be
+// Send starts to append a commit. It has been published when Send returns; wait waits
+// for the outcome, as Append does. Until wait has returned, the commit must not be
 // changed and no other commit may be sent.
-func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) (position uint64, err error)) {
+func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (wait func(context.Context) (position uint64, err error)) {
 	message, move, err := l.keys.seal(commit, expected+1)
 	if err != nil {
 		return func(context.Context) (uint64, error) {
@@ -76,9 +76,9 @@ func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (settle func(con
 	err = l.send(expected, message)
 	return func(ctx context.Context) (uint64, error) {
 		if err == nil {
-			err = l.answer(ctx, expected)
+			err = l.acknowledgement(ctx, expected)
 		}
-		err := a.settle(ctx, err)
+		err := a.wait(ctx, err)
 		if err == nil {
 			l.has(a.expected + 1)
 		}
@@ -97,9 +97,9 @@ type appending struct {
 	doubt    bool                        // an attempt behind expected may have been stored
 }
 
-// settle publishes the message until the outcome is known. err is the result of the first
+// wait publishes the message until the outcome is known. err is the result of the first
 // attempt.
-func (a *appending) settle(ctx context.Context, err error) error {
+func (a *appending) wait(ctx context.Context, err error) error {
 	l := a.l
 	pause := firstPause
 	var behind time.Time // since when the log has been behind
@@ -141,12 +141,12 @@ func (a *appending) settle(ctx context.Context, err error) error {
 			if !a.doubt {
 				return fmt.Errorf("log of realm %s: append: %w", l.realm, cmp.Or(err, ctx.Err()))
 			}
-			return fmt.Errorf("log of realm %s: append: %w: %w", l.realm, ErrUnsettled, err)
+			return fmt.Errorf("log of realm %s: append: %w: %w", l.realm, ErrOutcomeUnknown, err)
 		case <-time.After(pause):
 		}
 		pause = min(max(2*pause, firstPause), longestPause)
 		if err = l.send(a.expected, a.message); err == nil {
-			err = l.answer(ctx, a.expected)
+			err = l.acknowledgement(ctx, a.expected)
 		}
 	}
 }
@@ -314,10 +314,10 @@ func (l *Log) send(expected uint64, message []byte) error {
 // reply is the subject for the acknowledgement of the last attempt.
 func (l *Log) reply() string { return l.inbox + strconv.FormatUint(l.attempt, 10) }
 
-// answer waits for the acknowledgement of the last attempt. Acknowledgements of earlier
+// acknowledgement waits for the acknowledgement of the last attempt. Acknowledgements of earlier
 // attempts add no information. "No responders" does not say to which attempt it belongs,
 // and leaves the attempt in doubt.
-func (l *Log) answer(ctx context.Context, expected uint64) error {
+func (l *Log) acknowledgement(ctx context.Context, expected uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	for {

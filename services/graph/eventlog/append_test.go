@@ -272,7 +272,7 @@ func TestLostAcknowledgementAndAnotherWriter(t *testing.T) {
 }
 
 // Append never reports failure while the message may still be stored.
-func TestUnsettled(t *testing.T) {
+func TestOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.proxy.Set(testkit.ToServer, testkit.Hold)
@@ -280,7 +280,7 @@ func TestUnsettled(t *testing.T) {
 	done := b.appending(ctx, 0, 1)
 	testkit.WaitFor(t, b.ctx, "the append to be on its way", func() bool { return b.proxy.Held(testkit.ToServer) > 0 })
 	cancel()
-	if err := b.receive(done); !errors.Is(err, eventlog.ErrUnsettled) {
+	if err := b.receive(done); !errors.Is(err, eventlog.ErrOutcomeUnknown) {
 		t.Errorf("got %v", err)
 	}
 	b.has()
@@ -316,7 +316,7 @@ func TestRefused(t *testing.T) {
 	builder.Begin(eventlog.Command{Note: string(note)})
 	builder.End(eventlog.CommandRef{}, nil)
 	_, err := b.log.Append(b.ctx, 0, [16]byte{1}, builder.Bytes())
-	if err == nil || errors.Is(err, eventlog.ErrUnsettled) || errors.Is(err, eventlog.ErrFenced) {
+	if err == nil || errors.Is(err, eventlog.ErrOutcomeUnknown) || errors.Is(err, eventlog.ErrFenced) {
 		t.Errorf("got %v", err)
 	}
 	b.has()

@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/clock"
 )
 
-// pending is the append that is not settled yet.
+// pending is the append whose outcome is not known yet.
 type pending struct {
 	since atomic.Int64 // clock.SinceBoot when it began; 0 if there is none
 	why   atomic.Pointer[error]

@@ -30,10 +30,10 @@ func (l *Log) Restore(ctx context.Context, m Message) error {
 	l.pending.begin()
 	defer l.pending.end()
 	if err = l.send(a.expected, a.message); err == nil {
-		err = l.answer(limited, a.expected)
+		err = l.acknowledgement(limited, a.expected)
 	}
-	err = a.settle(limited, err)
-	if errors.Is(err, ErrUnsettled) && ctx.Err() == nil {
+	err = a.wait(limited, err)
+	if errors.Is(err, ErrOutcomeUnknown) && ctx.Err() == nil {
 		// A server that has found damage while it ran may count messages that it does not have.
 		err = fmt.Errorf("the NATS server neither appends a commit there nor has one: restart the server: %w", err)
 	}

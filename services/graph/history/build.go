@@ -158,7 +158,7 @@ func (e *entry) fold(ctx context.Context) (err error) {
 	}()
 	f := replay.NewFolder(s, e.h.c.Created, e.h.c.Keys)
 	e.from.Store(f.Sequence())
-	f.Flushed = func(uint64, []state.Change) {
+	f.Applied = func(uint64, []state.Change) {
 		e.at.Store(f.Sequence())
 		if err := c.grow(e, e.dir); err != nil {
 			cancel(err)

@@ -67,8 +67,8 @@ type Begun struct {
 // ErrExists is wrapped by the error of Begin for a realm that has a log.
 var ErrExists = errors.New("the realm has a log already")
 
-// ErrUnsettled is wrapped by the error of Begin if it is unknown whether the realm was begun.
-var ErrUnsettled = eventlog.ErrUnsettled
+// ErrOutcomeUnknown is wrapped by the error of Begin if it is unknown whether the realm was begun.
+var ErrOutcomeUnknown = eventlog.ErrOutcomeUnknown
 
 // CheckNew returns an error that wraps ErrExists if a realm has a log with messages. nc is a
 // connection under the role bus.RoleGraph.
@@ -96,7 +96,7 @@ func existsError(realm string) error {
 // Begin begins a realm with the state s of another one. It changes s to the state of the new
 // realm, also if it fails afterwards. The snapshot is in the archive before the realm exists: after
 // a failure there is either the realm, or no realm and possibly a snapshot of an id that is not
-// used. If the outcome of the append is unknown, the error wraps ErrUnsettled.
+// used. If the outcome of the append is unknown, the error wraps ErrOutcomeUnknown.
 func Begin(ctx context.Context, s *state.State, c Config) (b Begun, err error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
@@ -126,7 +126,7 @@ func Begin(ctx context.Context, s *state.State, c Config) (b Begun, err error) {
 	if err == nil {
 		err = begin(ctx, js, c, keys, before.GetPosition(), first)
 	}
-	if err != nil && !errors.Is(err, ErrUnsettled) {
+	if err != nil && !errors.Is(err, ErrOutcomeUnknown) {
 		err = errors.Join(err, discard(c.Archive, archive.VerifiedName(b.RealmID, b.Sequence)), discard(c.Archive, archive.SnapshotName(b.RealmID, b.Sequence)))
 	}
 	return b, err
@@ -143,7 +143,7 @@ func begin(ctx context.Context, js jetstream.JetStream, c Config, keys *eventlog
 	}
 	at, err := log.Append(ctx, position, first.id, first.commit)
 	switch {
-	case err == nil && at == position+1, errors.Is(err, ErrUnsettled):
+	case err == nil && at == position+1, errors.Is(err, ErrOutcomeUnknown):
 	case err == nil, errors.Is(err, eventlog.ErrFenced):
 		err = fmt.Errorf("realm %s: %w: a graph service has begun it meanwhile; stop it, delete the stream %s, and try again", c.Realm, ErrExists, bus.LogStream(c.Realm))
 	default:

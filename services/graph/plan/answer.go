@@ -74,7 +74,7 @@ func (r *run) acknowledge(o *Object, n *lifecycle.Node) {
 	o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_GENERATION})
 	seen := *n
 	seen.ObservedGeneration = n.AwaitedGeneration
-	r.apply([]lifecycle.Event{{Type: lifecycle.ObjectUpdated, UID: n.UID, Object: lifecycle.Object{Node: &seen}}}, n.UID)
+	r.add([]lifecycle.Event{{Type: lifecycle.ObjectUpdated, UID: n.UID, Object: lifecycle.Object{Node: &seen}}}, n.UID)
 }
 
 // confirm applies what the agent of an object does: it confirms the deletion.
@@ -97,7 +97,7 @@ func (r *run) outcome(out *lifecycle.Outcome, err *lifecycle.Error, u uid.UID) {
 		}
 		r.refuse(err)
 	default:
-		r.apply(out.Events, u)
+		r.add(out.Events, u)
 	}
 }
 

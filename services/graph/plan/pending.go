@@ -43,7 +43,7 @@ func Pending(ctx context.Context, snap *state.Snapshot, kind *lifecycle.Kind, no
 	}
 	out := &Release{Revision: snap.Revision()}
 	err := r.eachPaused(matching, func(events []lifecycle.Event, because uid.UID) bool {
-		r.apply(events, because)
+		r.add(events, because)
 		return !r.stopped()
 	})
 	if err == nil {

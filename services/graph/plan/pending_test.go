@@ -42,7 +42,7 @@ func TestPendingOutOfTime(t *testing.T) {
 	}
 	tx := r.State.Begin()
 	tx.SetBrake("pods", lifecycle.Brake{Since: r.Clock, Base: pods, Counted: 1, Tripped: r.Clock})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 	r.Delete("deployments/web", lifecycle.Background)
@@ -99,7 +99,7 @@ func TestPendingExpiry(t *testing.T) {
 	})
 	tx := r.State.Begin()
 	tx.SetBrake("pods", lifecycle.Brake{Since: r.Clock, Base: 5, Counted: 1, Tripped: r.Clock})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 	r.Delete("deployments/web", lifecycle.Background)

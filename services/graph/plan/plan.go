@@ -234,7 +234,7 @@ func (r *run) delete(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle.Er
 	n := out.Object.Node
 	o := r.plan(n, n.UID)
 	o.Requested, o.Because, o.asked = true, "", planname.Text(d)
-	r.apply(out.Events, n.UID)
+	r.add(out.Events, n.UID)
 	o.ForUsers = o.ForUsers && d.GetOptions().GetPropagationPolicy() != lifecycle.Foreground
 	r.enqueue(n.UID, n.UID) // also if it is terminating already
 	return nil
@@ -252,12 +252,12 @@ func (r *run) unprotect(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle
 	n := out.Object.Node
 	o := r.plan(n, n.UID)
 	o.Requested, o.Because, o.asked = true, "", "unprotect "+planname.Text(d)
-	r.apply(out.Events, n.UID)
+	r.add(out.Events, n.UID)
 	if now := r.tx.Node(n.UID); !now.Protected() {
 		r.evaluate(now, n.UID)
 		for _, u := range lifecycle.Containers(r.tx, n) {
 			if c, now := r.tx.Node(u), r.tx.Node(n.UID); c != nil && now != nil {
-				r.apply(lifecycle.Drain(r.rules, c, now), n.UID)
+				r.add(lifecycle.Drain(r.rules, c, now), n.UID)
 			}
 		}
 	}

@@ -333,7 +333,7 @@ func TestExpiry(t *testing.T) {
 		tx.SetNotice(r.UID("pods/a"), notice)
 		tx.SetNotice(r.UID("pods/safe"), notice)
 	}
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 	said := func(policy string) map[string]*coppicev1.PlannedObject {

@@ -110,13 +110,13 @@ func (w *world) fold(t *rapid.T, events []lifecycle.Event, revision uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.Apply(&events[i], revision+uint64(i), body); err != nil {
+		if _, err := tx.Add(&events[i], revision+uint64(i), body); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.sequence++
 	tx.EndCommit(state.Commit{Sequence: w.sequence, Epoch: 1, Time: w.realm.Clock, Checksum: w.sequence})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 }

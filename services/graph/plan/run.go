@@ -69,8 +69,8 @@ func (r *run) plan(n *lifecycle.Node, because uid.UID) *Object {
 	return o
 }
 
-// apply applies events that an object of the plan causes.
-func (r *run) apply(events []lifecycle.Event, because uid.UID) {
+// add adds events that an object of the plan causes.
+func (r *run) add(events []lifecycle.Event, because uid.UID) {
 	for i := range events {
 		e := &events[i]
 		n := r.tx.Node(e.UID)
@@ -83,7 +83,7 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 			r.count(n)
 		}
 		r.revision++
-		if _, err := r.tx.Apply(e, r.revision, nil); err != nil {
+		if _, err := r.tx.Add(e, r.revision, nil); err != nil {
 			r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()})
 			return
 		}
@@ -177,7 +177,7 @@ func (r *run) count(n *lifecycle.Node) {
 func (r *run) keepsAgain(n *lifecycle.Node) {
 	r.eachDependent(n.UID, func(d *lifecycle.Node) {
 		if lifecycle.Evaluate(r.tx, d, r.rules.Now).Decision == lifecycle.StripReferences {
-			r.apply(lifecycle.Strip(r.rules, d), n.UID)
+			r.add(lifecycle.Strip(r.rules, d), n.UID)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func (r *run) unblock() bool {
 			}
 			r.cycles = append(r.cycles, path)
 		}
-		r.apply(cycles.Unblock(r.tx, cycle), cycle[0])
+		r.add(cycles.Unblock(r.tx, cycle), cycle[0])
 	}
 	return r.revision > before
 }
@@ -302,11 +302,11 @@ func (r *run) work(next entry) {
 	}
 	if pending.Orphan {
 		r.eachDependent(u, func(d *lifecycle.Node) {
-			r.apply(lifecycle.OrphanFrom(r.rules, r.tx.Node(u), d), because)
+			r.add(lifecycle.OrphanFrom(r.rules, r.tx.Node(u), d), because)
 		})
 	}
 	if pending.Finish != "" {
-		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), pending.Finish, nil), because)
+		r.add(lifecycle.Finish(r.rules, r.tx.Node(u), pending.Finish, nil), because)
 	}
 	if pending.Examine > 0 {
 		r.examine(u, because)
@@ -320,7 +320,7 @@ func (r *run) work(next entry) {
 			o.drained = max(until, lifecycle.BeginsAfter(r.tx, c)) <= r.rules.Now // or again, when no Pod is left
 			r.drain(c, until)
 		}
-		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), lifecycle.FinalizerContents, nil), because)
+		r.add(lifecycle.Finish(r.rules, r.tx.Node(u), lifecycle.FinalizerContents, nil), because)
 	}
 }
 
@@ -343,7 +343,7 @@ func (r *run) examine(u, because uid.UID) {
 		}
 	})
 	if !delayed {
-		r.apply(lifecycle.Finish(r.rules, n, lifecycle.FinalizerForeground, kept), because)
+		r.add(lifecycle.Finish(r.rules, n, lifecycle.FinalizerForeground, kept), because)
 	}
 }
 
@@ -360,7 +360,7 @@ func (r *run) drain(c *lifecycle.Node, pods lifecycle.Time) {
 		case n.Protected():
 			r.plan(n, c.UID)
 		default:
-			r.apply(lifecycle.DrainAfter(r.rules, c, n, pods), c.UID)
+			r.add(lifecycle.DrainAfter(r.rules, c, n, pods), c.UID)
 		}
 	})
 }
@@ -395,9 +395,9 @@ func (r *run) evaluate(d *lifecycle.Node, because uid.UID) {
 	}
 	switch lifecycle.Evaluate(r.tx, d, r.rules.Now).Decision {
 	case lifecycle.CollectObject, lifecycle.CollectForeground:
-		r.apply(lifecycle.Collect(r.rules, d), because)
+		r.add(lifecycle.Collect(r.rules, d), because)
 	case lifecycle.StripReferences:
-		r.apply(lifecycle.Strip(r.rules, d), because)
+		r.add(lifecycle.Strip(r.rules, d), because)
 	case lifecycle.Wait, lifecycle.KeepProtected:
 		r.plan(d, because)
 	}

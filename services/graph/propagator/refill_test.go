@@ -77,7 +77,7 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 		Now:    func() time.Time { return realm.Clock.Time() },
 		Limits: propagator.Limits{Calls: 4, Bytes: 1 << 20, IdleCalls: 100, IdleBytes: 1 << 20},
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
+	realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
 	if err := p.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestUnreadableParkedWorkDelaysNothingElse(t *testing.T) {
 		},
 		Now: func() time.Time { return realm.Clock.Time() },
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
+	realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
 	publishes := func(calls int) {
 		t.Helper()
 		if err := p.Publish(t.Context()); err != nil {
@@ -196,7 +196,7 @@ func TestFailedRoundLeavesNoCount(t *testing.T) {
 		},
 		Now: func() time.Time { return realm.Clock.Time() },
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
+	realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
 	for range 5 {
 		if err := p.Publish(t.Context()); err != nil {
 			t.Fatal(err)

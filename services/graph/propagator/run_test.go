@@ -44,7 +44,7 @@ func run(t *testing.T, realm *statetest.Realm, ahead time.Duration, change ...fu
 		f(&c)
 	}
 	p := propagator.New(c)
-	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
+	realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
 	ctx, cancel := context.WithCancel(r.ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()

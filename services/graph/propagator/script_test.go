@@ -65,7 +65,7 @@ func newScript(t *testing.T) *script {
 	t.Helper()
 	s := &script{t: t, realm: statetest.New(t), js: &published{}, queued: map[string]uint64{}, parked: map[string]bool{}}
 	s.restart()
-	s.realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) {
+	s.realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) {
 		s.p.Notify(rows)
 		for _, c := range rows {
 			switch {

@@ -40,7 +40,7 @@ func watch(realm *statetest.Realm) *watchful {
 			w.warned = append(w.warned, n.Name+": "+err.Error())
 		},
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) { w.Notify(rows) }
+	realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) { w.Notify(rows) }
 	return w
 }
 

@@ -104,7 +104,7 @@ func foldInto(ctx context.Context, file, dir string, progress func(sequence, las
 func (l *Log) foldInto(ctx context.Context, s *state.State, progress func(sequence, last uint64)) (f Folded, err error) {
 	f.Info = l.info
 	folder := replay.NewFolder(s, 0, l.keys)
-	folder.Flushed = func(uint64, []state.Change) { progress(folder.Sequence(), l.info.Last.Sequence) }
+	folder.Applied = func(uint64, []state.Change) { progress(folder.Sequence(), l.info.Last.Sequence) }
 	err = folder.FoldFromEmpty(ctx, l, l.info.Last.Position)
 	f.Events = folder.Events()
 	return f, err

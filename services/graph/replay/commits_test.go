@@ -29,15 +29,15 @@ type commits struct {
 	chain eventlog.Chain
 	first eventlog.Chain // the chain after the first commit
 	at    []uint64       // the positions of the commits
-	// flushed has the commits that a folder writes before it reads the next message.
-	flushed []bool
+	// applied has the commits that a folder writes before it reads the next message.
+	applied []bool
 }
 
 // Follow implements Source.
 func (c *commits) Follow(ctx context.Context, from uint64, visit func(eventlog.Message) error) error {
 	for i := from - 1; i < uint64(len(c.all)); i++ {
 		m := eventlog.Message{Sequence: i + 1, Data: c.all[i], Pending: uint64(len(c.all)) - i - 1}
-		if i < uint64(len(c.flushed)) && c.flushed[i] {
+		if i < uint64(len(c.applied)) && c.applied[i] {
 			m.Pending = 0
 		}
 		if err := visit(m); err != nil {

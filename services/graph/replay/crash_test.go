@@ -253,7 +253,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	t.Parallel()
 	log := cascades(t)
 	last := log.last()
-	log.flushed = slices.Repeat([]bool{true}, len(log.all))
+	log.applied = slices.Repeat([]bool{true}, len(log.all))
 	for name, run := range map[string]struct {
 		least int // operations
 		do    func(t *testing.T, c *crashed, fs *crashFS)

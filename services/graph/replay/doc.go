@@ -9,7 +9,7 @@
 //	                 │   not a commit of the realm: skipped
 //	                 │   a commit: its events are applied to a state.Tx
 //	                 ▼
-//	             state.Tx.Flush: after 30,000 events, 32 MiB, or at the end of the log
+//	             state.Tx.Apply: after 30,000 events, 32 MiB, or at the end of the log
 //
 // [CheckLog] compares a state with the log before the state is used. A log that lost commits
 // of the state, or has another history, is never followed.
@@ -30,5 +30,5 @@
 // Requests are never served from such a state.
 //
 // Memory: about 250 MiB for the liveness of objects (memoryBounds), 4 MiB of commits
-// that are decoded ahead, and the changes of one flush.
+// that are decoded ahead, and the changes of one batch.
 package replay

@@ -44,7 +44,7 @@ func TestElision(t *testing.T) {
 		}
 		fs := vfs.NewMem()
 		f := NewFolder(emptyState(t, fs), 1, realmKeys)
-		c.flushed = rapid.SliceOfN(rapid.Bool(), len(c.all), len(c.all)).Draw(t, "flushed")
+		c.applied = rapid.SliceOfN(rapid.Bool(), len(c.all), len(c.all)).Draw(t, "applied")
 		f.most.candidates = rapid.SampledFrom([]int{1, 5, 20, memoryBounds.candidates}).Draw(t, "most candidates")
 		f.most.many = rapid.SampledFrom([]int{0, 9, memoryBounds.many}).Draw(t, "most owners")
 		f.most.references = rapid.SampledFrom([]int{0, 1, memoryBounds.references}).Draw(t, "most references")

@@ -16,9 +16,9 @@ import (
 // Folder folds the log into a state. It is for one goroutine.
 type Folder struct {
 	// Begin is called before a batch of commits and returns the resources that are watched,
-	// nil for none. Flushed is called with their changes when the batch is in the state.
+	// nil for none. Applied is called with their changes when the batch is in the state.
 	Begin   func() (watched func(resource string) bool)
-	Flushed func(revision uint64, changes []state.Change)
+	Applied func(revision uint64, changes []state.Change)
 	// Skipped is called for each message that is no commit of the realm.
 	Skipped func(position uint64, why string)
 	// Lost is called for a commit that records the loss of commits, with its first
@@ -48,7 +48,7 @@ func NewFolder(s *state.State, created int64, keys *eventlog.Keys) *Folder {
 	return &Folder{
 		state: s, created: created, keys: keys, chain: chain, at: chain.Position,
 		Begin:   func() func(string) bool { return nil },
-		Flushed: func(uint64, []state.Change) {},
+		Applied: func(uint64, []state.Change) {},
 		Skipped: func(uint64, string) {},
 		Lost:    func(uint64) {},
 		most:    memoryBounds,
@@ -120,7 +120,7 @@ func (f *Folder) fold(m eventlog.Message, c unpacked) error {
 	if why != "" {
 		f.Skipped(m.Sequence, why)
 		if m.Pending == 0 {
-			return f.flush()
+			return f.apply()
 		}
 		return nil
 	}
@@ -135,7 +135,7 @@ func (f *Folder) fold(m eventlog.Message, c unpacked) error {
 		f.tx.Pass(c.FirstRevision - 1)
 		f.Lost(c.FirstRevision)
 	}
-	if err := f.apply(c.Decoded); err != nil {
+	if err := f.add(c.Decoded); err != nil {
 		return fmt.Errorf("sequence %d: %w", m.Sequence, err)
 	}
 	f.bytes += len(c.commit)
@@ -146,16 +146,16 @@ func (f *Folder) fold(m eventlog.Message, c unpacked) error {
 	f.chain.Revision = f.tx.Checkpoint().GetRevision()
 	if c.NewKey != (eventlog.KeyID{}) {
 		if err := f.keys.Fit(&f.chain); err != nil {
-			return errors.Join(err, f.flush()) // the state records the key
+			return errors.Join(err, f.apply()) // the state records the key
 		}
 	}
 	if f.events >= maxFolded || f.bytes >= maxFoldedBytes || m.Pending == 0 {
-		return f.flush()
+		return f.apply()
 	}
 	return nil
 }
 
-func (f *Folder) apply(c *eventlog.Decoded) error {
+func (f *Folder) add(c *eventlog.Decoded) error {
 	f.tx.Prefetch(c.Existing())
 	for _, s := range c.Sessions {
 		f.tx.TouchSession(s.ID, c.Time, s.Closed)
@@ -175,10 +175,10 @@ func (f *Folder) apply(c *eventlog.Decoded) error {
 			return nil
 		}
 		if f.watched == nil {
-			_, err := f.tx.Apply(e.Event, e.Revision, e.Body)
+			_, err := f.tx.Add(e.Event, e.Revision, e.Body)
 			return err
 		}
-		return f.applyWatched(e)
+		return f.addWatched(e)
 	})
 	for resource, b := range c.Brakes {
 		f.tx.SetBrake(resource, b)
@@ -193,8 +193,8 @@ func (f *Folder) apply(c *eventlog.Decoded) error {
 	return err
 }
 
-// applyWatched applies an event and keeps its change if its resource is watched.
-func (f *Folder) applyWatched(e *eventlog.Entry) error {
+// addWatched adds an event and keeps its change if its resource is watched.
+func (f *Folder) addWatched(e *eventlog.Entry) error {
 	n := e.Object.Node
 	if n == nil {
 		n = f.tx.Node(e.UID)
@@ -211,7 +211,7 @@ func (f *Folder) applyWatched(e *eventlog.Entry) error {
 		before = f.tx.ReadableBody(n)
 	}
 	event := *e.Event // the change outlives the call
-	change, err := f.tx.Apply(&event, e.Revision, e.Body)
+	change, err := f.tx.Add(&event, e.Revision, e.Body)
 	if err != nil || !watched {
 		return err
 	}
@@ -223,15 +223,15 @@ func (f *Folder) applyWatched(e *eventlog.Entry) error {
 	return nil
 }
 
-// flush writes the effects of the batch.
-func (f *Folder) flush() error {
+// apply writes the effects of the batch.
+func (f *Folder) apply() error {
 	if f.tx == nil {
 		return nil
 	}
-	if _, err := f.tx.Flush(); err != nil {
+	if _, err := f.tx.Apply(); err != nil {
 		return err
 	}
-	f.Flushed(f.chain.Revision, f.changes)
+	f.Applied(f.chain.Revision, f.changes)
 	f.tx, f.changes, f.events, f.bytes = nil, nil, 0, 0
 	return nil
 }
@@ -255,7 +255,7 @@ func (f *Folder) FoldTo(ctx context.Context, log Source, position uint64) error 
 			return err
 		}
 	}
-	return f.flush()
+	return f.apply()
 }
 
 // FoldFromEmpty folds the log into an empty state up to a position in its stream, and

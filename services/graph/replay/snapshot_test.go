@@ -55,7 +55,7 @@ func TestSnapshots(t *testing.T) {
 		must(plain.FoldTo(ctx, c, until))
 		want, info := written(t, plain.state)
 
-		c.flushed = rapid.SliceOfN(rapid.Bool(), len(c.all), len(c.all)).Draw(t, "flushed")
+		c.applied = rapid.SliceOfN(rapid.Bool(), len(c.all), len(c.all)).Draw(t, "applied")
 		f := NewFolder(emptyState(t, vfs.NewMem()), 1, realmKeys)
 		defer f.state.Close()
 		must(f.FoldFromEmpty(ctx, c, until))

@@ -13,7 +13,7 @@ import (
 // Verify folds the log up to the position of the snapshot into an empty state, without
 // elision, and compares the two key by key. The other state is in a temporary directory,
 // which becomes as large as the realm's state. begin, unless it is nil, puts a state of an
-// earlier commit there, from which the fold continues. After each flush Verify calls progress
+// earlier commit there, from which the fold continues. After each batch Verify calls progress
 // with the sequence of the last commit that was folded, and that of the snapshot's last commit.
 // When ctx has ended, reads of snap fail.
 func Verify(
@@ -36,7 +36,7 @@ func Verify(
 	defer func() { err = errors.Join(err, s.Close()) }()
 	snap.Until(ctx)
 	f := NewFolder(s, snap.Checkpoint().GetStreamCreated(), keys)
-	f.Flushed = func(uint64, []state.Change) { progress(f.chain.Sequence, snap.Checkpoint().GetSequence()) }
+	f.Applied = func(uint64, []state.Change) { progress(f.chain.Sequence, snap.Checkpoint().GetSequence()) }
 	if err := f.FoldTo(ctx, log, snap.Checkpoint().GetPosition()); err != nil {
 		return v, err
 	}

@@ -2,29 +2,29 @@ package state
 
 import "github.com/cockroachdb/pebble/v2"
 
-// writer writes to a batch. It keeps the first error, after which the batch must not be
-// committed.
-type writer struct {
+// batchWriter writes rows to a batch. It keeps the first error, after which the batch must not be
+// written to Pebble.
+type batchWriter struct {
 	b          *pebble.Batch
 	ranges     int64  // number of deleted ranges
 	key, value []byte // scratch
 	err        error
 }
 
-func (w *writer) put(key, value []byte) {
+func (w *batchWriter) put(key, value []byte) {
 	if err := w.b.Set(key, value, nil); err != nil && w.err == nil {
 		w.err = err
 	}
 }
 
-func (w *writer) delete(key []byte) {
+func (w *batchWriter) delete(key []byte) {
 	if err := w.b.Delete(key, nil); err != nil && w.err == nil {
 		w.err = err
 	}
 }
 
 // deleteRange deletes the rows from the first key to the last, inclusive.
-func (w *writer) deleteRange(first, last []byte) {
+func (w *batchWriter) deleteRange(first, last []byte) {
 	w.ranges++
 	if err := w.b.DeleteRange(first, append(last, nul), nil); err != nil && w.err == nil {
 		w.err = err
@@ -32,7 +32,7 @@ func (w *writer) deleteRange(first, last []byte) {
 }
 
 // deleteSpans deletes the rows of the commands whose span is at least from and less than until.
-func (w *writer) deleteSpans(from, until uint32) {
+func (w *batchWriter) deleteSpans(from, until uint32) {
 	w.ranges++
 	if err := w.b.DeleteRange(commandSpanKey(nil, from), commandSpanKey(nil, until), nil); err != nil && w.err == nil {
 		w.err = err
@@ -41,7 +41,7 @@ func (w *writer) deleteSpans(from, until uint32) {
 
 // drop deletes the rows that leave a window when rows are added to it, and returns their
 // number.
-func drop[K comparable](w *writer, table byte, from *window[K], added []windowRow[K]) int {
+func drop[K comparable](w *batchWriter, table byte, from *window[K], added []windowRow[K]) int {
 	n, _ := from.surplus(added)
 	for i := range n {
 		w.delete(numberKey(table, from.row(i, added).sequence))

@@ -104,7 +104,7 @@ func (tx *Tx) Brake(k *lifecycle.Kind) (lifecycle.Brake, uint64) {
 }
 
 // Unbrake makes the Tx ignore brakes: every deletion is let through, and none is counted.
-// Such a Tx cannot be flushed.
+// Such a Tx cannot be applied.
 func (tx *Tx) Unbrake() { tx.unbraked = true }
 
 // Released implements lifecycle.View.
@@ -194,8 +194,8 @@ func (tx *Tx) endRelease(before, after *lifecycle.Node) {
 	}
 }
 
-// writeBrakes writes the rows of kinds and brakes, and those of released objects.
-func (tx *Tx) writeBrakes(w *writer) {
+// encodeBrakes encodes the rows of kinds and brakes, and those of released objects.
+func (tx *Tx) encodeBrakes(w *batchWriter) {
 	for resource, k := range tx.kindRows {
 		switch k.objects {
 		case k.were:

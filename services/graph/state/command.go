@@ -113,9 +113,9 @@ func (tx *Tx) endCommands(c Commit) {
 	}
 }
 
-// writeCommands writes the rows of the commands that are kept at the end of the Tx, and
+// encodeCommands encodes the rows of the commands that are kept at the end of the Tx, and
 // deletes older rows.
-func (tx *Tx) writeCommands(w *writer) {
+func (tx *Tx) encodeCommands(w *batchWriter) {
 	first := spanOf(horizon(lifecycle.Time(tx.checkpoint.GetTime())))
 	if was := spanOf(horizon(tx.began)); tx.began != 0 && was < first {
 		w.deleteSpans(was, first)
@@ -134,7 +134,7 @@ func (tx *Tx) writeCommands(w *writer) {
 }
 
 // Command returns the position of a command in the log. ok is false if the command is not
-// kept, or its commit is not flushed yet.
+// kept, or its commit is not applied yet.
 func (s *State) Command(k CommandKey) (r Recorded, ok bool, err error) {
 	id, ok := k.ID.Time()
 	if !ok {

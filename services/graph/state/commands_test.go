@@ -55,7 +55,7 @@ func TestCommandMemory(t *testing.T) {
 		}
 		tx := s.Begin()
 		tx.EndCommit(Commit{Sequence: uint64(n + 1), Time: at(n), Commands: []Command{k}})
-		if _, err := tx.Flush(); err != nil {
+		if _, err := tx.Apply(); err != nil {
 			t.Fatal(err)
 		}
 		if s.commands.bytes > s.commands.most || len(s.commands.index) > inMemory || len(s.commands.rows) > inMemory {
@@ -87,7 +87,7 @@ func TestCommandMemoryAfterOpen(t *testing.T) {
 	k.Unfinished = true
 	tx := s.Begin()
 	tx.EndCommit(Commit{Sequence: 1, Time: start, Commands: []Command{k}})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Sync(); err != nil {
@@ -117,7 +117,7 @@ func TestCommandsThatAreNotKept(t *testing.T) {
 	random.ID[6] = 4 << 4
 	tx := s.Begin()
 	tx.EndCommit(Commit{Sequence: 1, Time: start, Commands: []Command{random, ahead}})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range []Command{random, ahead} {

@@ -4,8 +4,8 @@
 // in memory and writes them in one batch, together with the checkpoint, which says up to
 // which commit the log has been folded. The next Tx may start from transactions that are
 // not written yet; they are written in order. Any number of Snapshots read concurrently.
-// In the writer's pipeline (package writer), Prepare and FlushNotify are the step "apply".
-// Tx and Snapshot implement [lifecycle.View].
+// Names and comments use the words decide, append, answer and apply as package writer does.
+// Tx and Snapshot implement lifecycle.View.
 //
 // # What it promises
 //
@@ -18,8 +18,8 @@
 //     which. Writes to Pebble are neither synced nor logged, because the realm's log can
 //     be replayed.
 //   - While a state is rebuilt, objects may be left out that a later commit removes
-//     ([Tx.Pass]: replay elision). Until that commit is applied the state is not the fold
-//     of a prefix, and Open refuses it with an [UnfinishedError].
+//     (Tx.Pass: replay elision). Until that commit is applied the state is not the fold
+//     of a prefix, and Open refuses it with an UnfinishedError.
 //
 // # What it does not do
 //

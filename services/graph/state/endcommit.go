@@ -147,5 +147,6 @@ func (tx *Tx) underPending(u uid.UID) *workEntry {
 
 func (tx *Tx) put(key, value []byte) { tx.rows = append(tx.rows, rowOp{key, value}) }
 
-// Checkpoint returns the position in the log up to which the Tx has applied it.
+// Checkpoint returns the position in the log of the last commit that has ended, and the revision
+// of the last event that was added.
 func (tx *Tx) Checkpoint() *coppicev1.Checkpoint { return tx.checkpoint }

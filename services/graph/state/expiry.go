@@ -8,8 +8,8 @@ import (
 // The table of objects that expire has a row for each one that is not being deleted, in the
 // order in which they do. So those that have expired are found without reading others.
 
-// writeExpiry writes the rows of the objects that expire at another time than before.
-func (tx *Tx) writeExpiry(w *writer, uids []uid.UID) {
+// encodeExpiry encodes the rows of the objects that expire at another time than before.
+func (tx *Tx) encodeExpiry(w *batchWriter, uids []uid.UID) {
 	for _, u := range uids {
 		o := tx.objects[u]
 		was, is := lifecycle.DueAt(o.stored), lifecycle.DueAt(o.now)

@@ -22,7 +22,7 @@ import (
 type folded struct {
 	s  *state.State
 	tx *state.Tx
-	// pending has the rows that Flush returned.
+	// pending has the rows that Apply returned.
 	pending map[uid.UID]state.WorkRow
 }
 
@@ -38,7 +38,7 @@ func newFolded(t interface{ Fatal(...any) }) *folded {
 	return &folded{s: openMem(t), pending: map[uid.UID]state.WorkRow{}}
 }
 
-func (f *folded) apply(t *rapid.T, events []lifecycle.Event, revision uint64) {
+func (f *folded) add(t *rapid.T, events []lifecycle.Event, revision uint64) {
 	if f.tx == nil {
 		if rapid.Bool().Draw(t, "forget") {
 			f.s.Forget()
@@ -50,23 +50,23 @@ func (f *folded) apply(t *rapid.T, events []lifecycle.Event, revision uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.tx.Apply(&events[i], revision+uint64(i), body); err != nil {
+		if _, err := f.tx.Add(&events[i], revision+uint64(i), body); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (f *folded) flush(t *rapid.T) {
+func (f *folded) apply(t *rapid.T) {
 	if f.tx == nil {
 		return
 	}
-	f.flushed(t, f.tx)
+	f.applied(t, f.tx)
 	f.tx = nil
 }
 
-// flushed flushes, and takes note of pending work.
-func (f *folded) flushed(t *rapid.T, tx *state.Tx) {
-	changes, err := tx.Flush()
+// applied applies a Tx, and takes note of pending work.
+func (f *folded) applied(t *rapid.T, tx *state.Tx) {
+	changes, err := tx.Apply()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (f *folded) flushed(t *rapid.T, tx *state.Tx) {
 // memory after every commit.
 //
 // A second state folds the same commits in batches of another size, and a third
-// begins each commit while up to two before are still to be flushed. They must
+// begins each commit while up to two before are still to be applied. They must
 // become the same, key by key. In the first, commands are also applied and
 // rolled back before.
 //
@@ -112,10 +112,10 @@ func TestFold(t *testing.T) {
 		var commands []sent // one in each commit
 		sessions := map[string]lifecycle.Time{}
 		var before *lifecycletest.Realm // the commit
-		var under []*state.Tx           // of the third, to be flushed
-		flush := func(most int) {
+		var under []*state.Tx           // of the third, to be applied
+		apply := func(most int) {
 			for len(under) > most {
-				ahead.flushed(t, under[0])
+				ahead.applied(t, under[0])
 				under = under[1:]
 			}
 		}
@@ -126,7 +126,7 @@ func TestFold(t *testing.T) {
 			commands = append(commands, sent{realm.Clock, id})
 			if n := len(under); n > 0 {
 				ahead.tx = under[n-1].Next()
-				flush(rapid.IntRange(0, 2).Draw(t, "flushed before it is decided, but for"))
+				apply(rapid.IntRange(0, 2).Draw(t, "applied before it is decided, but for"))
 				ahead.tx.Prefetch(before.UIDs())
 				if rapid.Bool().Draw(t, "with owners") {
 					ahead.tx.PrefetchOwners(before.UIDs())
@@ -141,26 +141,26 @@ func TestFold(t *testing.T) {
 				maps.DeleteFunc(sessions, func(_ string, last lifecycle.Time) bool { return last.Add(realm.Settings().SessionIdle) <= realm.Clock })
 			}
 			for _, f := range []*folded{one, many, ahead} {
-				f.apply(t, events, revision)
+				f.add(t, events, revision)
 				if session != "" {
 					f.tx.TouchSession(session, realm.Clock, closed)
 				}
 				if f == ahead {
-					flush(rapid.IntRange(0, 2).Draw(t, "flushed before it ends, but for"))
+					apply(rapid.IntRange(0, 2).Draw(t, "applied before it ends, but for"))
 				}
 				f.tx.EndCommit(state.Commit{
 					Sequence: sequence, Epoch: 1, Time: realm.Clock, Checksum: sequence,
 					Commands: []state.Command{{CommandKey: state.CommandKey{Actor: "ana", ID: statetest.CommandID(id, sequence)}, Unfinished: sequence%2 == 0}},
 				})
 			}
-			one.flush(t)
-			if rapid.Bool().Draw(t, "prepare") {
-				if err := ahead.tx.Prepare(); err != nil {
+			one.apply(t)
+			if rapid.Bool().Draw(t, "encode") {
+				if err := ahead.tx.Encode(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			under = append(under, ahead.tx)
-			flush(2)
+			apply(2)
 			before = realm.Clone()
 		}
 		commit(first, 1)
@@ -178,14 +178,14 @@ func TestFold(t *testing.T) {
 				continue
 			}
 			commit(events, revision)
-			if rapid.Bool().Draw(t, "flush") {
-				many.flush(t)
+			if rapid.Bool().Draw(t, "apply") {
+				many.apply(t)
 			}
 			agree(t, one, realm)
 			agreeSessions(t, one, sessions)
 		}
-		many.flush(t)
-		flush(0)
+		many.apply(t)
+		apply(0)
 
 		a := one.s.Snapshot()
 		defer a.Close()
@@ -232,7 +232,7 @@ func rollback(t *rapid.T, f *folded, other *lifecycletest.Realm, revision uint64
 	}
 	f.tx.Savepoint()
 	f.tx.TouchSession("s-1", other.Clock, rapid.Bool().Draw(t, "close, and roll back"))
-	f.apply(t, append(other.RandomEvents(t), other.RandomEvents(t)...), revision)
+	f.add(t, append(other.RandomEvents(t), other.RandomEvents(t)...), revision)
 	f.tx.Rollback()
 }
 
@@ -341,7 +341,7 @@ func agreePending(t *rapid.T, f *folded, s *state.Snapshot, realm *lifecycletest
 		t.Fatalf("pending is %v, want %v", describe(got), describe(want))
 	}
 	if !maps.Equal(rows, f.pending) {
-		t.Fatalf("Flush reported of %v, stored is %v", f.pending, rows)
+		t.Fatalf("Apply reported of %v, stored is %v", f.pending, rows)
 	}
 	clear(rows)
 	s.EachWorkRowOf(slices.Sorted(maps.Keys(uids)), func(u uid.UID, row state.WorkRow) { rows[u] = row })

@@ -53,7 +53,7 @@ func TestRowIsReportedAgain(t *testing.T) {
 				t.Fatalf("before: %+v", row.Pending)
 			}
 			reported := false
-			r.Flushed = func(_ uint64, _ []state.Change, changes []state.WorkChange) {
+			r.Applied = func(_ uint64, _ []state.Change, changes []state.WorkChange) {
 				for _, c := range changes {
 					reported = reported || c.UID == web && c.Has
 				}

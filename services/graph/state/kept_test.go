@@ -17,8 +17,8 @@ type kept struct {
 	s                  *State
 	kind               *lifecycle.Kind
 	sequence, revision uint64
-	ahead              bool // each is decided before the one before is flushed
-	last               *Tx  // that is not flushed yet
+	ahead              bool // each is decided before the one before is applied
+	last               *Tx  // that is not applied yet
 }
 
 func newKept(t *testing.T) *kept {
@@ -61,7 +61,7 @@ func (k *kept) commit(read func(*Tx), events ...*lifecycle.Event) {
 	if before == nil {
 		return
 	}
-	if _, err := before.Flush(); err != nil {
+	if _, err := before.Apply(); err != nil {
 		k.t.Fatal(err)
 	}
 }

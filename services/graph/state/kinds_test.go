@@ -56,12 +56,12 @@ func TestWithdrawnAndBack(t *testing.T) {
 		})
 	}
 	kinds := lifecycle.ResourceName(lifecycle.Group, "kinds")
-	top, flush := r.Stack(
+	top, apply := r.Stack(
 		[]statetest.Decide{remove("gadgets.example.com", "a"), remove(kinds, "gadgets.example.com"), register("gizmos", "second"), create},
 		[]statetest.Decide{remove("gizmos.example.com", "a"), remove(kinds, "gizmos.example.com"), register("gadgets", "third")},
 	)
 	defer top.Drop()
-	flush()
+	apply()
 	snap := r.Snapshot()
 	defer snap.Close()
 	for _, k := range []*lifecycle.Kind{snap.Kinds().Resource("gadgets.example.com"), gizmos} {
@@ -77,7 +77,7 @@ func TestStacked(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
 	pods := r.Key("pods/a").Kind
-	top, flush := r.Stack(
+	top, apply := r.Stack(
 		[]statetest.Decide{r.Importation("pods/a", "move", nil)},
 		[]statetest.Decide{r.Creation("services/b", nil)},
 	)
@@ -91,7 +91,7 @@ func TestStacked(t *testing.T) {
 		}
 	}
 	see()
-	flush()
+	apply()
 	see()
 	top = top.Next()
 	see()

@@ -40,7 +40,7 @@ func CheckUnlocked(dir string) error {
 // lockDirectory locks the state in dir. The lock is nil if there is no state. A damaged state
 // is one.
 func lockDirectory(dir string) (*pebble.Lock, error) {
-	if err := settle(vfs.Default, dir); err != nil {
+	if err := finishReplace(vfs.Default, dir); err != nil {
 		return nil, fmt.Errorf("state: %s: %w", dir, err)
 	}
 	db, err := pebble.Peek(dir, vfs.Default)

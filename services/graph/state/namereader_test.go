@@ -121,7 +121,7 @@ func create(t *testing.T, s *State, kind *lifecycle.Kind, n int) {
 		apply(t, tx, &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: node.UID, Object: lifecycle.Object{Node: node}}, revision, []byte{})
 	}
 	tx.EndCommit(Commit{Sequence: s.Checkpoint().GetSequence() + 1, Time: 1})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// written is a Bloom filter of the names that were written or deleted recently: all names
+// nameFilter is a Bloom filter of the names that were written or deleted recently: all names
 // that may still be in a memtable, and others. A name that is not in it is looked up only
 // in the tables on disk, whose own filters exclude most new names. So the look-up of a new
 // name, which is the usual case, does not search the memtables. It is safe for concurrent
 // use.
-type written struct {
+type nameFilter struct {
 	perHalf int // maximum size in bytes of the batches whose keys a half has
 
 	mu         sync.RWMutex
@@ -36,10 +36,10 @@ type block [8]uint64
 // more names there are more false positives.
 const nameBlocks = 1 << 16
 
-// newWritten returns the filter for a state with empty memtables, which never have more
+// newNameFilter returns the filter for a state with empty memtables, which never have more
 // than unflushed bytes of batches.
-func newWritten(unflushed int) *written {
-	return &written{perHalf: unflushed, young: make(half, nameBlocks/chunkBlocks), old: make(half, nameBlocks/chunkBlocks)}
+func newNameFilter(unflushed int) *nameFilter {
+	return &nameFilter{perHalf: unflushed, young: make(half, nameBlocks/chunkBlocks), old: make(half, nameBlocks/chunkBlocks)}
 }
 
 // hash returns the hash of a key in the filter.
@@ -56,7 +56,7 @@ func bits(h uint64) (at uint32, set [4]uint32) {
 
 // add adds the hashes of the keys of a batch, of a size in bytes. It must be called before
 // the batch is written.
-func (w *written) add(keys []uint64, bytes int) {
+func (w *nameFilter) add(keys []uint64, bytes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.bytes >= w.perHalf {
@@ -85,7 +85,7 @@ func (w *written) add(keys []uint64, bytes int) {
 }
 
 // may reports whether a key may have been written recently.
-func (w *written) may(key []byte) bool {
+func (w *nameFilter) may(key []byte) bool {
 	at, set := bits(hash(key))
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -112,7 +112,7 @@ func (tx *Tx) storedName(resource, namespace, name string) (u uid.UID) {
 		return tx.r.lookup(resource, namespace, name)
 	}
 	tx.r.key = nameKey(tx.r.key[:0], resource, namespace, name)
-	if tx.s.written.may(tx.r.key) {
+	if tx.s.nameFilter.may(tx.r.key) {
 		return tx.r.lookup(resource, namespace, name)
 	}
 	if tx.tables == nil {
@@ -138,7 +138,7 @@ func (tx *Tx) storedName(resource, namespace, name string) (u uid.UID) {
 	return ""
 }
 
-// Drop ends a Tx that is not flushed. It may be called more than once.
+// Drop ends a Tx that is not applied. It may be called more than once.
 func (tx *Tx) Drop() {
 	if tx.tables != nil {
 		if err := tx.tables.Close(); err != nil {

@@ -16,7 +16,7 @@ import (
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	const batch, perHalf = 100, 1000
-	w := newWritten(perHalf)
+	w := newNameFilter(perHalf)
 	key := func(i int) []byte { return fmt.Appendf(nil, "nconfigmaps\x00default\x00name-%d", i) }
 	const n = 5000
 	for i := range n {
@@ -74,7 +74,7 @@ func TestNamesAreFoundEverywhere(t *testing.T) {
 		for range 5 {
 			name := fmt.Sprintf("name-%d", random.IntN(names))
 			if got := tx.Lookup(kind, "", name); got != has[name] {
-				t.Fatalf("commit %d: %s is %q, want %q; the filter has it: %t", commit, name, got, has[name], s.written.may(nameKey(nil, kind.Resource(), "", name)))
+				t.Fatalf("commit %d: %s is %q, want %q; the filter has it: %t", commit, name, got, has[name], s.nameFilter.may(nameKey(nil, kind.Resource(), "", name)))
 			}
 			revision++
 			if u := has[name]; u != "" {
@@ -96,7 +96,7 @@ func TestNamesAreFoundEverywhere(t *testing.T) {
 			has[name], node[u] = u, n
 		}
 		tx.EndCommit(Commit{Sequence: uint64(commit) + 1, Time: 1})
-		if _, err := tx.Flush(); err != nil {
+		if _, err := tx.Apply(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestNamesAreFoundEverywhere(t *testing.T) {
 
 func apply(t *testing.T, tx *Tx, e *lifecycle.Event, revision uint64, body []byte) {
 	t.Helper()
-	if _, err := tx.Apply(e, revision, body); err != nil {
+	if _, err := tx.Add(e, revision, body); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -94,7 +94,7 @@ func (tx *Tx) setNotices(u uid.UID, to []lifecycle.Notice) {
 	r.now = to
 }
 
-func (tx *Tx) writeNotices(w *writer) {
+func (tx *Tx) encodeNotices(w *batchWriter) {
 	for u, r := range tx.noticeRows {
 		switch key := keyOfUID(tableNotice, u); {
 		case slices.Equal(r.now, r.was):

@@ -62,7 +62,7 @@ func open(dir string, c Config) (*State, error) {
 	if own {
 		c.FS = datadir.FS()
 	}
-	if err := settle(c.FS, dir); err != nil {
+	if err := finishReplace(c.FS, dir); err != nil {
 		return nil, err
 	}
 	if own {
@@ -153,7 +153,7 @@ func open(dir string, c Config) (*State, error) {
 		recent:   newRecent(),
 		ranges:   ranges,
 		// Twice the size of the memtables at which writes wait.
-		written: newWritten(2 * memTables * int(c.MemTableSize)),
+		nameFilter: newNameFilter(2 * memTables * int(c.MemTableSize)),
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(ofDamage(err), protect(db.Close))

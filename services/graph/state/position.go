@@ -17,7 +17,7 @@ import (
 // the position of this one is known.
 
 // Place sets the position in the stream of the last commit that has ended. It must be
-// called before Flush if messages were skipped, and need not be otherwise.
+// called before Apply if messages were skipped, and need not be otherwise.
 func (tx *Tx) Place(position uint64) {
 	tx.placed = append(tx.placed, placed{tx.checkpoint.GetSequence(), position})
 }
@@ -25,9 +25,9 @@ func (tx *Tx) Place(position uint64) {
 // placed is the position of a commit in the stream.
 type placed struct{ sequence, position uint64 }
 
-// writePositions writes the positions that Place has set, and returns the checkpoint with
+// encodePositions encodes the positions that Place has set, and returns the checkpoint with
 // the last one. before is the checkpoint in the state.
-func (tx *Tx) writePositions(w *writer, before *coppicev1.Checkpoint) *coppicev1.Checkpoint {
+func (tx *Tx) encodePositions(w *batchWriter, before *coppicev1.Checkpoint) *coppicev1.Checkpoint {
 	cp := proto.Clone(tx.checkpoint).(*coppicev1.Checkpoint)
 	skipped := before.GetPosition() - before.GetSequence()
 	for _, p := range tx.placed {

@@ -28,7 +28,7 @@ func TestPrefetch(t *testing.T) {
 		apply(t, tx, &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: node.UID, Object: lifecycle.Object{Node: node}}, uint64(i)+1, []byte{})
 	}
 	tx.EndCommit(Commit{Sequence: 1, Time: 1})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,9 +8,9 @@ import (
 // The table of protected objects has a row for each, with the same key as its name. So the
 // protected objects of a realm, a kind or a namespace are found without reading others.
 
-// writeProtected writes the rows of the objects whose protection has begun or ended. The key has
-// the resource that the kind had at that time: see writeNames.
-func (tx *Tx) writeProtected(w *writer, uids []uid.UID) {
+// encodeProtected encodes the rows of the objects whose protection has begun or ended. The key has
+// the resource that the kind had at that time: see encodeNames.
+func (tx *Tx) encodeProtected(w *batchWriter, uids []uid.UID) {
 	row := func(kinds *lifecycle.Kinds, n *lifecycle.Node) []byte {
 		w.key = protectedKey(w.key[:0], kinds.OfNode(n).Resource(), n.Namespace, n.Name)
 		return w.key

@@ -6,7 +6,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// ChangeRealm applies an event about the realm itself in a commit of that time.
+// ChangeRealm adds an event about the realm itself in a commit of that time.
 func (tx *Tx) ChangeRealm(event lifecycle.RealmChange, now lifecycle.Time) {
 	was, dirty := tx.realm, tx.realmDirty
 	tx.onRollback(func() { tx.realm, tx.realmDirty = was, dirty })
@@ -32,9 +32,9 @@ func (tx *Tx) Pauses() lifecycle.Pauses { return tx.realm.Pauses }
 // Pauses implements lifecycle.View.
 func (s *Snapshot) Pauses() lifecycle.Pauses { return s.realm.Pauses }
 
-// writeRealm writes the rows of the realm, if this Tx has changed it. A realm that began
+// encodeRealm encodes the rows of the realm, if this Tx has changed it. A realm that began
 // empty and was never paused has none.
-func (tx *Tx) writeRealm(w *writer) {
+func (tx *Tx) encodeRealm(w *batchWriter) {
 	if !tx.realmDirty {
 		return
 	}

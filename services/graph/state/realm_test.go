@@ -17,7 +17,7 @@ func changeRealm(t *testing.T, s *state.State, event lifecycle.RealmChange, now 
 	tx := s.Begin()
 	tx.ChangeRealm(event, now)
 	tx.EndCommit(state.Commit{Sequence: cp.GetSequence() + 1, Epoch: cp.GetEpoch(), Time: now, RealmID: cp.GetRealmId(), Position: cp.GetPosition() + 1})
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
 }

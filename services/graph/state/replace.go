@@ -8,7 +8,7 @@ import (
 )
 
 // Replace puts the state in the directory by in the place of the one in dir, which it deletes. Both must be
-// closed, and their directories neighbours. After a crash dir has one of the two: see settle. The
+// closed, and their directories neighbours. After a crash dir has one of the two: see finishReplace. The
 // error wraps ErrLocked if the state in dir is open.
 func Replace(dir, by string) (err error) {
 	lock, err := lockDirectory(dir)
@@ -28,9 +28,9 @@ func Replace(dir, by string) (err error) {
 	return os.RemoveAll(aside)
 }
 
-// settle ends a Replace that was interrupted: the old state takes its place again if no other one has it,
+// finishReplace ends a Replace that was interrupted: the old state takes its place again if no other one has it,
 // and is deleted otherwise.
-func settle(fs vfs.FS, dir string) error {
+func finishReplace(fs vfs.FS, dir string) error {
 	aside := asideOf(fs, dir)
 	if _, err := fs.Stat(aside); err != nil {
 		return absent(err)

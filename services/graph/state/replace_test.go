@@ -22,7 +22,7 @@ func TestReplace(t *testing.T) {
 		}
 		tx := s.Begin()
 		tx.EndCommit(state.Commit{Sequence: sequence, Position: sequence, Epoch: 1, Time: 1})
-		if _, err := tx.Flush(); err != nil {
+		if _, err := tx.Apply(); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(s.Sync(), s.Close()); err != nil {

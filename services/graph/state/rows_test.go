@@ -94,7 +94,7 @@ func TestPendingForOthers(t *testing.T) {
 		r.Create("pods/stranger@shop", owned(r, "deployments/web"))
 		before := pending(t, r, web)
 		reported := false
-		r.Flushed = func(_ uint64, _ []state.Change, changes []state.WorkChange) {
+		r.Applied = func(_ uint64, _ []state.Change, changes []state.WorkChange) {
 			for _, c := range changes {
 				reported = reported || c.UID == web && c.Has
 			}

@@ -135,7 +135,7 @@ func inRuns(uids []uid.UID, runs []int) iter.Seq[[]uid.UID] {
 }
 
 // deleteRun deletes the rows of a run from a table with one row for each object.
-func (w *writer) deleteRun(table byte, run []uid.UID) {
+func (w *batchWriter) deleteRun(table byte, run []uid.UID) {
 	w.key = appendUIDKey(w.key[:0], table, run[0])
 	w.value = appendUIDKey(w.value[:0], table, run[len(run)-1])
 	w.deleteRange(w.key, w.value)
@@ -143,7 +143,7 @@ func (w *writer) deleteRun(table byte, run []uid.UID) {
 
 // deleteEdges deletes the edges of a run. It deletes by range the edges of consecutive
 // objects with the same first owner: between them there are only edges of the run.
-func (tx *Tx) deleteEdges(w *writer, run []uid.UID) {
+func (tx *Tx) deleteEdges(w *batchWriter, run []uid.UID) {
 	var prefix, next []byte
 	from := 0
 	end := func(to int) {
@@ -162,7 +162,7 @@ func (tx *Tx) deleteEdges(w *writer, run []uid.UID) {
 		}
 	}
 	for i, u := range run {
-		w.writeUses(tx.objects[u].stored, nil)
+		w.encodeUses(tx.objects[u].stored, nil)
 		first := true
 		eachReference(tx.objects[u].stored, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, _ lifecycle.Counts) {
 			next = edgeKey(next[:0], r.UID, claimHash(c), "")

@@ -15,12 +15,12 @@ import (
 )
 
 // runs plays the same commits to two states. Of one, nodes are read many at once
-// and commits begin while others are still to be flushed; of the other, all is
-// read one by one and flushed at once, so that it deletes row by row.
+// and commits begin while others are still to be applied; of the other, all is
+// read one by one and applied at once, so that it deletes row by row.
 type runs struct {
 	t           *rapid.T
 	fast, plain *State
-	ahead       []*Tx // of fast, to be flushed, oldest first
+	ahead       []*Tx // of fast, to be applied, oldest first
 	snapshots   []*Snapshot
 	there       map[int]*lifecycle.Node
 	kind        *lifecycle.Kind
@@ -139,7 +139,7 @@ func (r *runs) commit() {
 			if e.Type == lifecycle.ObjectCreated {
 				body = []byte("body of " + e.UID)
 			}
-			if _, err := tx.Apply(e, r.revision+uint64(i)+1, body); err != nil {
+			if _, err := tx.Add(e, r.revision+uint64(i)+1, body); err != nil {
 				r.t.Fatal(err)
 			}
 		}
@@ -148,7 +148,7 @@ func (r *runs) commit() {
 	r.plain.Forget()
 	tx := r.plain.Begin()
 	apply(tx)
-	if r.write(tx); tx.prepared.w.ranges > 0 {
+	if r.write(tx); tx.encoded.w.ranges > 0 {
 		r.t.Fatal("ranges were deleted of what was read one by one")
 	}
 	if n := len(r.ahead); n > 0 {
@@ -158,8 +158,8 @@ func (r *runs) commit() {
 	}
 	tx.Prefetch(existing)
 	apply(tx)
-	if rapid.Bool().Draw(r.t, "prepare") {
-		if err := tx.Prepare(); err != nil {
+	if rapid.Bool().Draw(r.t, "encode") {
+		if err := tx.Encode(); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -168,15 +168,15 @@ func (r *runs) commit() {
 }
 
 func (r *runs) write(tx *Tx) {
-	if _, err := tx.Flush(); err != nil {
+	if _, err := tx.Apply(); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *runs) flush() {
+func (r *runs) apply() {
 	if len(r.ahead) > 0 {
 		r.write(r.ahead[0])
-		r.ranges += r.ahead[0].prepared.w.ranges
+		r.ranges += r.ahead[0].encoded.w.ranges
 		r.ahead = r.ahead[1:]
 	}
 }
@@ -191,14 +191,14 @@ func TestRunsDeleteWhatIsRemoved(t *testing.T) {
 		r := newRuns(t)
 		defer r.close()
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"commit", "commit", "flush", "snapshot", "read", "read"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"commit", "commit", "apply", "snapshot", "read", "read"}).Draw(t, "step") {
 			case "commit":
 				if len(r.ahead) == 3 {
-					r.flush()
+					r.apply()
 				}
 				r.commit()
-			case "flush":
-				r.flush()
+			case "apply":
+				r.apply()
 			case "snapshot":
 				r.snapshots = append(r.snapshots, r.fast.Snapshot())
 			case "read":
@@ -212,7 +212,7 @@ func TestRunsDeleteWhatIsRemoved(t *testing.T) {
 			}
 		}
 		for len(r.ahead) > 0 {
-			r.flush()
+			r.apply()
 		}
 		ranges.Add(r.ranges)
 		a, b := r.fast.Snapshot(), r.plain.Snapshot()
@@ -249,10 +249,10 @@ func TestRunsAreFewForAMemtable(t *testing.T) {
 		}
 		sequence++
 		tx.EndCommit(Commit{Sequence: sequence, Time: 1})
-		if _, err := tx.Flush(); err != nil {
+		if _, err := tx.Apply(); err != nil {
 			t.Fatal(err)
 		}
-		return tx.prepared.w.ranges
+		return tx.encoded.w.ranges
 	}
 	removed := func() int64 {
 		t.Helper()

@@ -77,7 +77,7 @@ func (tx *Tx) Session(id string) lifecycle.Session {
 	return lifecycle.Session{Expires: sessionEnd(tx, *last)}
 }
 
-func (tx *Tx) writeSessions(w *writer) {
+func (tx *Tx) encodeSessions(w *batchWriter) {
 	for id, last := range tx.sessions {
 		if last == nil {
 			w.delete(sessionKey(id))

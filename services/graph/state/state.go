@@ -21,22 +21,22 @@ type State struct {
 	options  *pebble.Options
 	failures *failures
 
-	removed  *window[uint64] // by uidHash
-	commands *commands
-	recent   *recent
-	written  *written
-	ranges   *memtableRanges
+	removed    *window[uint64] // by uidHash
+	commands   *commands
+	recent     *recent
+	nameFilter *nameFilter
+	ranges     *memtableRanges
 
-	mu         sync.RWMutex // locked while a batch is written and the fields below change, from the call of notify on
+	mu         sync.RWMutex // locked while a batch is written and the fields below change, from the call of answer on
 	kinds      *lifecycle.Kinds
 	settings   lifecycle.Settings
 	realm      lifecycle.Realm
 	checkpoint *coppicev1.Checkpoint
-	newest     *Tx // the Tx that was flushed last; nil if it was large
+	newest     *Tx // the Tx that was applied last; nil if it was large
 }
 
-// commit writes a batch. If the state has failed, it returns the failure.
-func (s *State) commit(b *pebble.Batch) error {
+// write writes a batch to Pebble. If the state has failed, it returns the failure.
+func (s *State) write(b *pebble.Batch) error {
 	if err := s.failures.guard(func() error { return s.db.Apply(b, pebble.NoSync) }); err != nil {
 		s.failures.fail(err)
 		return fmt.Errorf("state: write: %w", err)

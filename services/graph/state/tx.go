@@ -14,8 +14,8 @@ import (
 )
 
 // Tx collects the effects of commits in memory. It implements lifecycle.View: it reads the
-// state with these effects. Events are applied one by one, so that each command of a
-// commit sees the effects of those before it. A commit ends with EndCommit. Flush writes
+// state with these effects. Events are added one by one, so that each command of a
+// commit sees the effects of those before it. A commit ends with EndCommit. Apply writes
 // all commits that have ended; Drop discards them. A Tx is not safe for concurrent use. A
 // State has one Tx at a time, or a sequence of them in which each starts from the one
 // before: see Next.
@@ -23,7 +23,7 @@ type Tx struct {
 	s          *State
 	r          reader
 	under      *Tx              // the Tx that this one starts from, nil for the state alone; only read
-	flushed    atomic.Bool      // its effects are in the state
+	applied    atomic.Bool      // its effects are in the state
 	was, kinds *lifecycle.Kinds // before this Tx and now
 	settings   lifecycle.Settings
 	realm      lifecycle.Realm
@@ -48,7 +48,7 @@ type Tx struct {
 	rows         []rowOp
 	placed       []placed // where the commits that ended are
 	births       births
-	prepared     *prepared        // by Prepare
+	encoded      *encoded         // by Encode
 	tables       *pebble.Iterator // over names, without memtables; nil until it is needed
 
 	undo      []func()
@@ -115,8 +115,8 @@ type rowOp struct {
 
 var _ lifecycle.View = (*Tx)(nil)
 
-// Begin starts a Tx. The previous one must have been flushed or dropped. A small Tx that
-// was flushed serves as a cache for the next: consecutive commands often read the same
+// Begin starts a Tx. The previous one must have been applied or dropped. A small Tx that
+// was applied serves as a cache for the next: consecutive commands often read the same
 // kind, namespace and owner.
 func (s *State) Begin() *Tx {
 	s.mu.Lock()
@@ -130,11 +130,11 @@ func (s *State) Begin() *Tx {
 }
 
 // Next starts a Tx on top of tx. All commits of tx must have ended. Another goroutine may
-// flush tx meanwhile, and must do so before the new Tx is flushed. If tx is dropped, the
+// apply tx meanwhile, and must do so before the new Tx is applied. If tx is dropped, the
 // new Tx must be dropped too.
 func (tx *Tx) Next() *Tx {
 	for t := tx; t.under != nil; t = t.under {
-		if t.under.flushed.Load() {
+		if t.under.applied.Load() {
 			t.under = nil // its effects are in the state, and so are those of the ones under it
 			break
 		}
@@ -171,7 +171,7 @@ func newTx(r reader, kinds *lifecycle.Kinds, settings lifecycle.Settings, at *co
 }
 
 // Begin starts a Tx on the snapshot, to compute the effect of commits without writing it.
-// The Tx must be dropped before the snapshot is closed, and cannot be flushed.
+// The Tx must be dropped before the snapshot is closed, and cannot be applied.
 func (s *Snapshot) Begin() *Tx {
 	tx := newTx(reader{db: s.snap, failures: s.r.failures, removed: s.r.removed}, s.kinds, s.settings, s.checkpoint, 0)
 	tx.realm = s.realm
@@ -179,7 +179,7 @@ func (s *Snapshot) Begin() *Tx {
 }
 
 // Stored returns a Snapshot of the State, without the changes of this Tx and of others that are
-// not flushed. The caller must close it. It must not be called for a Tx of Snapshot.Begin.
+// not applied. The caller must close it. It must not be called for a Tx of Snapshot.Begin.
 func (tx *Tx) Stored() *Snapshot { return tx.s.Snapshot() }
 
 // Err returns the first failure of a read. If it is not nil, the Tx must be dropped.
@@ -206,7 +206,7 @@ func (tx *Tx) Savepoint() {
 	tx.undo, tx.recording = tx.undo[:0], true
 }
 
-// Rollback undoes what was applied since the Savepoint.
+// Rollback undoes what was added since the Savepoint.
 func (tx *Tx) Rollback() {
 	tx.recording = false
 	for _, f := range slices.Backward(tx.undo) {
@@ -216,7 +216,7 @@ func (tx *Tx) Rollback() {
 	tx.undo = tx.undo[:0]
 }
 
-// Release keeps what was applied since the Savepoint.
+// Release keeps what was added since the Savepoint.
 func (tx *Tx) Release() {
 	tx.recording = false
 	clear(tx.undo)
@@ -251,7 +251,7 @@ func (tx *Tx) object(u uid.UID) *object {
 // inherit sets the entry of an object from that of a Tx under this one, if one
 // has it.
 func (tx *Tx) inherit(u uid.UID, o *object) bool {
-	was, flushed := tx.underObject(u)
+	was, applied := tx.underObject(u)
 	if was == nil {
 		return false
 	}
@@ -259,25 +259,25 @@ func (tx *Tx) inherit(u uid.UID, o *object) bool {
 		stored: was.now, now: was.now, storedKin: was.nowKin, nowKin: was.nowKin,
 		before: was.before,
 	}
-	if !flushed { // otherwise they are read from the state
+	if !applied { // otherwise they are read from the state
 		o.body, o.removal = was.body, was.removal
 	}
 	return true
 }
 
 // underObject returns the entry of an object in the nearest Tx under this one that has
-// one, and whether that Tx was flushed; nil if none has.
-func (tx *Tx) underObject(u uid.UID) (o *object, flushed bool) {
+// one, and whether that Tx was applied; nil if none has.
+func (tx *Tx) underObject(u uid.UID) (o *object, applied bool) {
 	for t := tx.under; t != nil; t = t.under {
 		if o := t.objects[u]; o != nil {
-			return o, t.flushed.Load()
+			return o, t.applied.Load()
 		}
 	}
 	return nil, false
 }
 
 // mostKept is the maximum number of entries, and mostKeptBytes of bytes written, of a Tx
-// that is kept as a cache after it was flushed. One command is smaller.
+// that is kept as a cache after it was applied. One command is smaller.
 const (
 	mostKept      = 1 << 10
 	mostKeptBytes = 64 << 10

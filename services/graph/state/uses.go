@@ -241,8 +241,8 @@ func (s *Snapshot) EachUser(n *lifecycle.Node, visit func(uid.UID) bool) {
 	})
 }
 
-// writeUses writes the edges of the uses of an object.
-func (w *writer) writeUses(before, after *lifecycle.Node) {
+// encodeUses encodes the edges of the uses of an object.
+func (w *batchWriter) encodeUses(before, after *lifecycle.Node) {
 	if !hasUses(before) && !hasUses(after) || before != nil && after != nil && sameUses(before.Uses, after.Uses) {
 		return
 	}

@@ -164,7 +164,7 @@ func (tx *Tx) count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 // are stored, with their current values, then the new ones.
 func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
 	w := tx.owner(u)
-	for t := tx.under; t != nil && !t.flushed.Load(); t = t.under {
+	for t := tx.under; t != nil && !t.applied.Load(); t = t.under {
 		if was := t.owners[u]; was != nil {
 			for _, e := range was.claims {
 				tx.claim(w, e.c)

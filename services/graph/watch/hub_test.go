@@ -37,7 +37,7 @@ func startWith(t *testing.T, limits watch.Limits) *bench {
 	b := &bench{t: t, ctx: testkit.Context(t), Realm: statetest.New(t)}
 	b.hub = watch.NewHub(b.State.Checkpoint().GetRevision(), time.Now, limits)
 	b.Begin = b.hub.Begin
-	b.Flushed = func(revision uint64, changes []state.Change, _ []state.WorkChange) { b.hub.Commit(revision, changes) }
+	b.Applied = func(revision uint64, changes []state.Change, _ []state.WorkChange) { b.hub.Commit(revision, changes) }
 	return b
 }
 

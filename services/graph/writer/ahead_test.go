@@ -209,7 +209,7 @@ func stall(t *testing.T, c *writer.Config) (release func()) {
 	c.Failpoint = func(step string) {
 		select {
 		case <-appended:
-			if step == writer.FailAcked {
+			if step == writer.FailAppended {
 				<-stalled
 			}
 		default:
@@ -299,14 +299,14 @@ func TestWaitsForWhoWasAnswered(t *testing.T) {
 	if err := b.end(); err != nil {
 		t.Fatal(err)
 	}
-	committed := make(chan struct{}, 16)
-	b.run(func(c *writer.Config) { c.Committed = func(writer.Committed) { committed <- struct{}{} } })
+	applied := make(chan struct{}, 16)
+	b.run(func(c *writer.Config) { c.Applied = func(writer.Applied) { applied <- struct{}{} } })
 	for _, name := range []string{"x", "y", "z"} {
 		b.do(create(name)).objects(t)
 	}
 	first, release := b.underWay()
-	for len(committed) > 0 { // the epoch, and all of those
-		<-committed
+	for len(applied) > 0 { // the epoch, and all of those
+		<-applied
 	}
 	before := b.log.length()
 	r, decided := create("second"), make(chan int64, 1)
@@ -320,9 +320,9 @@ func TestWaitsForWhoWasAnswered(t *testing.T) {
 	looks := testkit.Receive(t, b.ctx, "the decision", decided)
 	release()
 	testkit.Receive(t, b.ctx, "the answer", first).objects(t)
-	testkit.Receive(t, b.ctx, "the first to be in the state", committed)
+	testkit.Receive(t, b.ctx, "the first to be in the state", applied)
 	// The writer waits once after the decision, and again when it has taken notice that the first commit is
-	// completed. A second commit that is not delayed is sent before that.
+	// applied. A second commit that is not delayed is sent before that.
 	testkit.WaitFor(t, b.ctx, "the writer to wait again", func() bool { return b.lease.looks.Load() >= looks+2 })
 	testkit.Receive(t, b.ctx, "the answer", b.submit(create("third"))).objects(t)
 	testkit.Receive(t, b.ctx, "the answer", second).objects(t)

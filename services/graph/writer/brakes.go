@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// countDeletion counts an event that is about to be applied, if a brake counts it.
+// countDeletion counts an event that is about to be added, if a brake counts it.
 func (d *Decision) countDeletion(p part) {
 	if k, b, counted := lifecycle.CountDeletion(d.Tx, p.e, p.n, d.Ctx.Now); counted {
 		d.setBrake(k.Resource(), b)
@@ -18,7 +18,7 @@ func (d *Decision) countDeletion(p part) {
 
 // trip records that the brake of a kind is tripped.
 func (d *Decision) trip(k *lifecycle.Kind, b lifecycle.Brake) {
-	d.beginCommand()
+	d.addCommand()
 	d.setBrake(k.Resource(), b)
 	d.tripped = append(d.tripped, Tripped{Kind: k, Brake: b})
 }
@@ -29,7 +29,7 @@ func (d *Decision) setBrake(resource string, b lifecycle.Brake) {
 			d.braked = map[string]struct{}{}
 		}
 		d.braked[resource] = struct{}{}
-		d.brakes += eventlog.BoundBrake(resource)
+		d.tailBound += eventlog.BoundBrake(resource)
 	}
 	d.Tx.SetBrake(resource, b)
 }
@@ -41,9 +41,9 @@ func (d *Decision) LetThrough(objects []uid.UID) bool {
 	if d.size()+size > d.limit {
 		return false
 	}
-	d.beginCommand()
+	d.addCommand()
 	d.released = append(d.released, objects...)
-	d.brakes += size
+	d.tailBound += size
 	d.Tx.LetThrough(objects)
 	return true
 }
@@ -52,19 +52,19 @@ func (d *Decision) LetThrough(objects []uid.UID) bool {
 // deletions are pending than were let through (more).
 func (d *Decision) ReleaseBrake(k *lifecycle.Kind, more bool) {
 	b, _ := d.Tx.Brake(k)
-	d.beginCommand()
+	d.addCommand()
 	if !more {
 		b = b.Release()
 	}
 	d.setBrake(k.Resource(), b)
-	d.ended = true
+	d.brakeReleased = true
 }
 
-// sealBrakes appends the brakes that have changed and the released objects, after the last event
-// of the commit. A fold applies them after all events. Therefore only objects are appended that
+// recordBrakes records the brakes that have changed and the released objects, behind the last event
+// of the commit. A fold adds them after all events. Therefore only objects are recorded that
 // are still released: a later command of the commit may have ended the release of an object, or
 // created an object that could not be released before.
-func (d *Decision) sealBrakes() {
+func (d *Decision) recordBrakes() {
 	still := slices.DeleteFunc(d.released, func(u uid.UID) bool { return !d.Tx.Released(u) })
 	if len(still) > 0 {
 		d.b.Released(still)

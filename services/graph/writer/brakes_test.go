@@ -91,7 +91,7 @@ func (b *bench) fold() (folded *state.Tx, releases int) {
 	folded = s.Begin()
 	for _, c := range b.log.check(b.t) {
 		if err := c.Each(func(e *eventlog.Entry) error {
-			_, err := folded.Apply(e.Event, e.Revision, e.Body)
+			_, err := folded.Add(e.Event, e.Revision, e.Body)
 			return err
 		}); err != nil {
 			b.t.Fatal(err)

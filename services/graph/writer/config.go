@@ -12,11 +12,11 @@ import (
 
 // Log is what the writer needs of a log.
 type Log interface {
-	// Send begins to append a commit. settle, which is called once, waits for the outcome
+	// Send begins to append a commit. wait, which is called once, waits for the outcome
 	// and returns the position in the stream. Until then the commit must not be changed,
 	// and no other commit is sent. expected is the position of the last message before the
 	// commit.
-	Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) (position uint64, err error))
+	Send(expected uint64, id [16]byte, commit []byte) (wait func(context.Context) (position uint64, err error))
 	// Get returns the commit of a sequence. The error wraps eventlog.ErrCut if it is known
 	// that the log never had it or has it no more.
 	Get(ctx context.Context, sequence uint64) ([]byte, error)
@@ -67,15 +67,15 @@ type Config struct {
 	// Run ends with this error. It may be nil.
 	CheckClock func() error
 	// Begin is called before a commit is decided. The function that it returns reports
-	// whether Committed needs the changes of a resource; nil if it needs none. Abort is
-	// called when a commit has no events, and when Run ends: Committed will not be called
+	// whether Applied needs the changes of a resource; nil if it needs none. Abort is
+	// called when a commit has no events, and when Run ends: Applied will not be called
 	// for the commits that have begun.
 	Begin func() (watched func(resource string) bool)
 	Abort func()
 	// Ahead is the number of revisions that the first commit leaves out; see RestoredAhead.
 	Ahead uint64
-	// Committed is called after each commit, in order.
-	Committed func(Committed)
+	// Applied is called for each commit after it was applied, in order.
+	Applied func(Applied)
 	// Ready is called once, when the first commit of the epoch is in the log. From then on
 	// this writer's replies include every command that was acknowledged before.
 	Ready  func()
@@ -104,14 +104,14 @@ type Loss struct {
 	Revision uint64
 }
 
-// Committed is a commit that is in the log and in the state.
-type Committed struct {
+// Applied is a commit that was applied: it is in the log and in the state.
+type Applied struct {
 	Sequence uint64
 	// Position is the position of the commit in the stream. Skipped is the number of
 	// messages directly before it that are no commits and were not known.
 	Position, Skipped uint64
 	Revision          uint64
-	Events            uint64 // that the commit has
+	Events            uint64 // number of events with a revision
 	Time              lifecycle.Time
 	Bytes             int
 	Requests          int
@@ -123,16 +123,17 @@ type Committed struct {
 	// Tripped are the brakes that the commit has tripped. BrakeReleased: it has released one.
 	Tripped       []Tripped
 	BrakeReleased bool
-	// The durations of deciding, appending and applying the commit.
+	// Decide is the time in which requests were decided, Append that from the start of the append
+	// to its acknowledgement, and Apply that from the last answer to the end of the write to the state.
 	Decide, Append, Apply time.Duration
 }
 
 // The steps at which Config.Failpoint is called.
 const (
-	FailDecided  = "decided"
-	FailAppended = "appended" // acknowledged or failed; not acted upon yet
-	FailAcked    = "acked"
-	FailApplied  = "applied"
+	FailDecided  = "decided"  // the commit has ended, and was not sent to the log
+	FailOutcome  = "outcome"  // the commit was appended or refused, and the writer has not acted on that yet
+	FailAppended = "appended" // the commit was appended, and not answered yet
+	FailApplied  = "applied"  // the commit was answered and applied
 )
 
 // Count says why a request was not decided.

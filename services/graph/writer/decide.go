@@ -14,13 +14,13 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// commit is a commit that is being decided.
+// commit is a commit with the requests that it answers.
 type commit struct {
-	d        *Decision
-	outcomes []outcome
-	size     int           // of the requests and of the replies, in bytes
-	took     time.Duration // to decide
-	full     bool          // nothing more fits
+	d          *Decision
+	outcomes   []outcome     // of the decided requests, in the order of the decisions
+	size       int           // of these requests and of their replies, in bytes; it is bounded by Config.QueueBytes
+	decideTook time.Duration // in which requests were decided, without the time between them
+	full       bool          // no further request is decided in this commit
 }
 
 // begin starts a commit on top of those in flight. It fails while the clock is not
@@ -129,51 +129,23 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 			return c.d.fatal
 		}
 		decided := time.Now()
-		r.took += decided.Sub(now) + time.Duration(w.perByte*float64(c.d.b.Size()-before))
+		r.decideTook += decided.Sub(now) + time.Duration(w.perByte*float64(c.d.b.Size()-before))
 		now = decided
 		if !finished {
 			c.full = true
-			if c.d.begun {
+			if c.d.commandAdded {
 				w.queue.rest(r)
 			} else { // it may need a commit of its own
 				w.queue.back(r)
 			}
 			break
 		}
-		w.queue.took(r, r.took)
+		w.queue.updateEstimate(r, r.decideTook)
 		c.size += r.Size + sizeOf(o.reply)
 		c.outcomes = append(c.outcomes, o)
 	}
 	if w.open != nil {
-		w.open.took += time.Since(start)
-	}
-	return nil
-}
-
-// close ends the open commit, and appends it if it has events.
-func (w *Writer) close() error {
-	c := w.open
-	if err := c.d.Tx.Err(); err != nil {
-		return fmt.Errorf("writer: %w", err)
-	}
-	if !c.d.Empty() {
-		if err := w.append(c); err != nil {
-			return err
-		}
-		w.open = nil
-		return nil
-	}
-	// All outcomes are reads of the state. They are current if this process still has the
-	// lease.
-	if !w.c.Lease.Holds() {
-		return ErrLeaseLost
-	}
-	w.open = nil
-	c.d.Tx.Drop()
-	c.d.b.Free()
-	w.c.Abort()
-	for _, o := range c.outcomes {
-		w.answer(o)
+		w.open.decideTook += time.Since(start)
 	}
 	return nil
 }
@@ -182,7 +154,7 @@ func (w *Writer) close() error {
 func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 	r.begun = true
 	d.Ctx.Actor = r.Actor
-	d.begin(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})
+	d.startCommand(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})
 	finished, err := r.Work.Do(d)
 	if err != nil {
 		return outcome{r: r, err: err}, true
@@ -197,12 +169,12 @@ func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 	}
 	part, ref := reply, eventlog.CommandRef{ID: r.ID}
 	if r.recorded != 0 {
-		d.beginCommand() // also if its last part has no events
+		d.addCommand() // also if its last part has no events
 		if p, ok := r.Work.(Partial); ok {
 			part, ref.PreviousPart = p.Part(d), r.recorded
 		}
 	}
-	if d.begun {
+	if d.commandAdded {
 		d.b.End(ref, kept(d, r, part))
 	}
 	return outcome{r: r, reply: reply}, true
@@ -211,13 +183,36 @@ func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 // endPart ends a part of a request that goes on in the next commit. If the part has
 // events, and the command an id, it is recorded, so that another writer can go on.
 func (w *Writer) endPart(d *Decision, r *Request) {
-	if !d.begun {
+	if !d.commandAdded {
 		return
 	}
 	if p, ok := r.Work.(Partial); ok && r.ID != (state.CommandID{}) {
 		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.recorded, Unfinished: true}, kept(d, r, p.Part(d)))
 	}
 	r.recorded = w.chain.Sequence + 1 // the sequence of the open commit
+}
+
+// endCommit is the last step of deciding: it records the brakes and notices that the commit has
+// changed, and ends the commit in the Tx. It returns the chain after the commit, and the message for the log.
+func (w *Writer) endCommit(c *commit) (chain eventlog.Chain, message []byte, err error) {
+	d := c.d
+	chain = w.chain
+	chain.Sequence++
+	chain.Revision = d.Revision()
+	chain.Time = d.Ctx.Now
+	d.recordBrakes()
+	d.recordNotices()
+	message = d.b.Bytes()
+	chain.Checksum = eventlog.Checksum(message)
+	d.Tx.EndCommit(state.Commit{
+		Sequence: chain.Sequence, Epoch: chain.Epoch, Time: chain.Time, Checksum: chain.Checksum,
+		RealmID: chain.RealmID[:], Commands: CommandsOf(d.b.Commands()), StreamCreated: w.c.Log.Created(),
+		Key: chain.Key.Number, KeyFingerprint: chain.Key.Fingerprint[:],
+	})
+	if err := d.Tx.Err(); err != nil {
+		return chain, nil, fmt.Errorf("writer: %w", err)
+	}
+	return chain, message, nil
 }
 
 // sizeOf returns about how many bytes of objects a reply has.

@@ -14,51 +14,59 @@ import (
 // and the commit's encoding. It is not safe for concurrent use.
 type Decision struct {
 	Ctx *lifecycle.Context
-	Tx  *state.Tx
+	Tx  *state.Tx // the state with the changes of the commit
 
-	id       [16]byte
-	b        *eventlog.Builder
-	limit    int  // of the commit, in bytes
-	above    bool // a commit before it is not in the state yet
-	reserved int  // bytes for the stored reply of the current command
-	command  eventlog.Command
-	begun    bool
-	fatal    error
+	id    [16]byte          // of the commit
+	b     *eventlog.Builder // encodes the commit for the log
+	limit int               // maximum size of the commit, in bytes
+	above bool              // a commit before this one was not applied when this one began
+	fatal error             // an internal error: see fail
 
-	parts   []part // scratch
-	changes []state.Change
-	watched func(resource string) bool // reports whether to record changes of a resource; nil for none
+	// The current command.
+	command      eventlog.Command
+	commandAdded bool // the commit has the command: see addCommand
+	reserved     int  // bytes for the stored reply: see Reserve
 
-	brakes   int                 // bound of the size of what sealBrakes and sealNotices append, in bytes
-	braked   map[string]struct{} // resources of the brakes that changed
-	released []uid.UID           // see LetThrough
-	tripped  []Tripped
-	noticed  []noticed // see Notice
-	ended    bool      // a brake was released, perhaps not completely
-
+	// For Applied.
+	watched       func(resource string) bool // reports whether to keep the changes of a resource; nil for none
+	changes       []state.Change             // of watched resources
+	tripped       []Tripped
+	brakeReleased bool // a brake was released, perhaps not completely
 	sessionClosed bool
-	examined      int // dependents: see Examine
-	references    int // of wide objects: see Crowded
 
+	// What recordBrakes and recordNotices record.
+	tailBound int                 // upper bound of its size, in bytes
+	braked    map[string]struct{} // resources of the brakes that have changed
+	released  []uid.UID           // see LetThrough
+	noticed   []noticed           // see Notice
+
+	// Numbers that are bounded for a commit.
+	examined   int // dependents: see Examine
+	references int // references and finalizers of wide objects: see Crowded
+
+	parts []part // scratch of Add
 	saved savepoint
 }
 
+// savepoint has what Rollback resets.
 type savepoint struct {
-	mark     eventlog.Mark
-	changes  int
-	reserved int
-	begun    bool
-
-	references int
+	mark         eventlog.Mark
+	changes      int // length
+	reserved     int
+	commandAdded bool
+	references   int
 }
 
-// begin begins a command. The command is encoded with its first event.
-func (d *Decision) begin(c eventlog.Command) { d.command, d.begun, d.reserved = c, false, 0 }
+// startCommand starts a command. The commit has it from its first event on.
+func (d *Decision) startCommand(c eventlog.Command) {
+	d.command, d.commandAdded, d.reserved = c, false, 0
+}
 
-func (d *Decision) beginCommand() {
-	if !d.begun {
+// addCommand adds the current command to the commit, unless the commit has it.
+func (d *Decision) addCommand() {
+	if !d.commandAdded {
 		d.b.Begin(d.command)
-		d.begun = true
+		d.commandAdded = true
 	}
 }
 
@@ -83,13 +91,13 @@ func (d *Decision) Reserve(kept int) bool {
 
 // size returns an upper bound of the commit's size in bytes, including the current command.
 func (d *Decision) size() int {
-	return d.b.Size() + d.reserved + d.brakes + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
+	return d.b.Size() + d.reserved + d.tailBound + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
 }
 
-// Apply applies events, and returns the change of the last one. It reports false, and does
-// nothing, if the events and a stored reply of kept bytes do not fit into the commit.
+// Add adds events to the commit, and returns the change of the last one. It reports false,
+// and does nothing, if the events and a stored reply of kept bytes do not fit into the commit.
 // Events that do not fit into an empty commit never fit.
-func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change, ok bool) {
+func (d *Decision) Add(events []lifecycle.Event, kept int) (last state.Change, ok bool) {
 	size := d.size() + kept
 	d.parts = d.parts[:0]
 	for i := range events {
@@ -109,7 +117,7 @@ func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change,
 		if w := lifecycle.Width(p.n); w > lifecycle.Wide {
 			d.references += w
 		}
-		d.beginCommand()
+		d.addCommand()
 		revision := d.b.Add(p.e, p.n, p.resource, p.body)
 		watched := d.watched != nil && d.watched(p.resource)
 		var before *coppicev1.Body
@@ -118,7 +126,7 @@ func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change,
 		}
 		d.countDeletion(p)
 		var err error
-		if last, err = d.Tx.Apply(p.e, revision, p.body); err != nil {
+		if last, err = d.Tx.Add(p.e, revision, p.body); err != nil {
 			d.fail(err)
 			return last, true
 		}
@@ -174,7 +182,7 @@ func (d *Decision) fail(err error) {
 
 // Session records that an import session has got a command, or was closed.
 func (d *Decision) Session(id string, closed bool) {
-	d.beginCommand()
+	d.addCommand()
 	d.b.Session(id, closed)
 	d.Tx.TouchSession(id, d.Ctx.Now, closed)
 	d.sessionClosed = d.sessionClosed || closed
@@ -182,7 +190,7 @@ func (d *Decision) Session(id string, closed bool) {
 
 // ChangeRealm records that the realm itself was changed.
 func (d *Decision) ChangeRealm(event lifecycle.RealmChange) {
-	d.beginCommand()
+	d.addCommand()
 	d.b.Realm(event)
 	d.Tx.ChangeRealm(event, d.Ctx.Now)
 }
@@ -200,20 +208,20 @@ func (d *Decision) Examine(dependents int) bool {
 
 // Savepoint begins to record changes, so that Rollback can undo them.
 func (d *Decision) Savepoint() {
-	d.saved = savepoint{d.b.Mark(), len(d.changes), d.reserved, d.begun, d.references}
+	d.saved = savepoint{d.b.Mark(), len(d.changes), d.reserved, d.commandAdded, d.references}
 	d.Tx.Savepoint()
 }
 
-// Rollback undoes what was applied since the Savepoint.
+// Rollback undoes what was added since the Savepoint.
 func (d *Decision) Rollback() {
 	d.Tx.Rollback()
 	d.b.Reset(d.saved.mark)
-	d.changes, d.reserved, d.begun = d.changes[:d.saved.changes], d.saved.reserved, d.saved.begun
+	d.changes, d.reserved, d.commandAdded = d.changes[:d.saved.changes], d.saved.reserved, d.saved.commandAdded
 	d.references = d.saved.references
 }
 
-// Release keeps what was applied since the Savepoint.
+// Release keeps what was added since the Savepoint.
 func (d *Decision) Release() { d.Tx.Release() }
 
-// Revision returns the revision of the last event that was applied.
+// Revision returns the revision of the last event that was added.
 func (d *Decision) Revision() uint64 { return d.b.Revision() - 1 }

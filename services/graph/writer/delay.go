@@ -37,9 +37,9 @@ func newCommitDelay() commitDelay {
 	return commitDelay{timer: timer, most: maxCommitDelay}
 }
 
-// answered starts the delay after a commit of a number of callers, whose append took so
-// long. from is the number of commands that had arrived before the replies were sent.
-func (g *commitDelay) answered(now time.Time, took time.Duration, from, callers int) {
+// start starts the delay after a commit of a number of callers, whose append took so
+// long. from is the number of callers whose commands had arrived before these were answered.
+func (g *commitDelay) start(now time.Time, took time.Duration, from, callers int) {
 	if took < g.quick {
 		g.quick -= (g.quick - took) / 2
 	} else { // it may have waited for a core, or for a server that restarted

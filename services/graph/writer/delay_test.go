@@ -21,8 +21,8 @@ func newDelayed(t *testing.T, append time.Duration) *delayed {
 	return g
 }
 
-// completed is a commit of 100 callers whose append took as long as they usually do.
-func (g *delayed) completed() { g.answered(g.now, g.quick, g.queued, 100) }
+// startDefault starts the delay after a commit of 100 callers whose append took as long as they usually do.
+func (g *delayed) startDefault() { g.start(g.now, g.quick, g.queued, 100) }
 
 // came lets commands arrive, after a while.
 func (g *delayed) came(after time.Duration, callers int) {
@@ -42,13 +42,13 @@ func TestDelay(t *testing.T) {
 	g := newDelayed(t, 4*time.Millisecond)
 	g.came(0, 1000)
 	g.wants(false)
-	g.completed()
+	g.startDefault()
 	g.wants(true)
 	g.came(time.Millisecond, 87)
 	g.wants(true)
 	g.came(0, 1)
 	g.wants(false)
-	g.completed()
+	g.startDefault()
 	g.came(0, 200)
 	g.wants(false)
 }
@@ -57,7 +57,7 @@ func TestDelay(t *testing.T) {
 func TestNoDelayForOneCaller(t *testing.T) {
 	g := newDelayed(t, 4*time.Millisecond)
 	for range 100 {
-		g.answered(g.now, g.quick, g.queued, 1)
+		g.start(g.now, g.quick, g.queued, 1)
 		g.came(0, 1)
 		g.wants(false)
 	}
@@ -66,26 +66,26 @@ func TestNoDelayForOneCaller(t *testing.T) {
 // The delay is at most half of the time that an append takes.
 func TestDelayIsBounded(t *testing.T) {
 	g := newDelayed(t, 4*time.Millisecond)
-	g.completed()
+	g.startDefault()
 	g.came(2*time.Millisecond-1, 60)
 	g.wants(true)
 	g.came(1, 0)
 	g.wants(false)
-	g.completed()
+	g.startDefault()
 	g.wants(true) // most have come
 }
 
 // If appends are fast, commits are not delayed.
 func TestDelaysSlowAppends(t *testing.T) {
 	g := newDelayed(t, slowAppend-1)
-	g.completed()
+	g.startDefault()
 	g.wants(false)
 	for range 100 {
-		g.answered(g.now, 2*slowAppend, g.queued, 100)
+		g.start(g.now, 2*slowAppend, g.queued, 100)
 	}
 	g.wants(true)
 	for range 2 { // an append that waits for a core is longer, none is shorter than the sync
-		g.answered(g.now, slowAppend/4, g.queued, 100)
+		g.start(g.now, slowAppend/4, g.queued, 100)
 	}
 	g.wants(false)
 }
@@ -94,10 +94,10 @@ func TestDelaysSlowAppends(t *testing.T) {
 // commit is delayed for that long.
 func TestDelayAfterStall(t *testing.T) {
 	g := newDelayed(t, slowAppend/10)
-	g.answered(g.now, time.Minute, g.queued, 100)
+	g.start(g.now, time.Minute, g.queued, 100)
 	g.wants(false)
 	for range 1000 {
-		g.answered(g.now, time.Minute, g.queued, 100)
+		g.start(g.now, time.Minute, g.queued, 100)
 	}
 	g.wants(true)
 	g.came(maxCommitDelay, 0)
@@ -110,7 +110,7 @@ func TestNoDelayWithoutReturns(t *testing.T) {
 	const commits = 1000
 	waited := 0
 	for range commits {
-		g.completed()
+		g.startDefault()
 		if g.waits(g.now, g.queued) {
 			waited++
 			g.came(2*time.Millisecond, 43)
@@ -122,11 +122,11 @@ func TestNoDelayWithoutReturns(t *testing.T) {
 		t.Errorf("%d of %d commits waited", waited, commits)
 	}
 	for range mostSkips + 1 {
-		g.completed()
+		g.startDefault()
 	}
 	g.wants(true)
 	g.came(0, 100)
 	g.wants(false)
-	g.completed()
+	g.startDefault()
 	g.wants(true) // as they have come again
 }

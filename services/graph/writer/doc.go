@@ -3,20 +3,26 @@
 //
 // # The commit pipeline
 //
-//	queue      Submit puts a request into a bounded queue (queue.go). A full queue refuses
-//	           it as overloaded, or a request of the actor that has the most.
+// Submit puts a request into a bounded queue (queue.go). A full queue refuses it as overloaded,
+// or a request of the actor that has the most. From there four steps lead to the reply. Names
+// and comments of this package, of state.Tx and of their callers use these words for them:
+//
 //	decide     The open commit takes queued requests, one of each actor in turn. Each
 //	           decides on a Decision: the state with the changes of the requests before it
-//	           (decide.go, decision.go).
-//	append     The commit is sealed and sent to the log as one message: it is in flight
-//	           (append.go). The log acknowledges it when it is on disk.
+//	           (decide.go, decision.go). Its events are added to the commit (Decision.Add,
+//	           state.Tx.Add). The commit ends (endCommit, state.Tx.EndCommit) when the
+//	           brakes, the notices and the work that its events cause are recorded.
+//	append     The commit is sent to the log as one message (append.go), and is in flight
+//	           from then on (inflight.go). It is appended when the log has acknowledged
+//	           it: then it is on disk.
 //	answer     The replies are sent to the clients (pending.go).
-//	apply      The commit is written to the state, as one Pebble batch with the checkpoint:
-//	           state.Tx.Prepare encodes it during the append, FlushNotify writes it.
+//	apply      The changes are written to the state, as one Pebble batch with the
+//	           checkpoint. state.Tx.Encode encodes the batch during the append, and
+//	           state.Tx.AnswerAndApply writes it.
 //
-// Run's goroutine decides and appends. Each commit in flight has a goroutine, which
-// answers and applies it (complete). At most two commits are in flight, and one is open
-// on top of them:
+// Run's goroutine decides, and starts to append. Each commit in flight has a goroutine, which
+// waits for the append, and answers and applies the commit (answerAndApply). At most two
+// commits are in flight, and one is open on top of them:
 //
 //	commit 1   decide │ append ───────────────► answer │ apply ──────►
 //	commit 2          │ decide ─────────────────────── │ append ──────────────► answer │ apply
@@ -25,8 +31,8 @@
 // The open commit takes requests until it can be appended (canAppend):
 //
 //   - when no commit is in flight, and the commit delay is over;
-//   - if it is large (32 KiB or more), when the one commit in flight is in the log. It
-//     need not be in the state, because to write a large commit takes long. Small commits
+//   - if it is large (32 KiB or more), when the one commit in flight is appended. That one
+//     need not be applied, because to apply a large commit takes long. Small commits
 //     wait until it is: they grow meanwhile, and cost less together.
 //
 // # The adaptive commit delay
@@ -44,7 +50,7 @@
 //   - A commit names the sequence and the checksum of the one before, and its message the
 //     position in the stream that it expects. If another writer has appended, the log
 //     refuses the message (fencing).
-//   - Replies are sent, and commits applied, in the order of the log: complete waits for
+//   - Commits are answered and applied in the order of the log: answerAndApply waits for
 //     the commit before.
 //   - A reply that depends on events is sent only when these events are in the log. A
 //     reply that depends on none (not found, conflict, nothing to do) is sent only when
@@ -53,7 +59,7 @@
 //   - If a commit cannot be appended, the commits that were decided on top of it are
 //     dropped; none of their clients has received a reply. If it is unknown whether a
 //     commit was appended, none of its clients receives a reply.
-//   - If a commit is in the log and cannot be written to the state, the writer stops: it
+//   - If a commit is appended and cannot be applied, the writer stops: it
 //     sends no further replies and serves no further reads. A client that repeats its
 //     command gets the outcome from the next writer.
 //   - Readers that start after a reply wait until its commit is applied ([state.Tx]).

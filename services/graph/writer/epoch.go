@@ -49,12 +49,12 @@ func (w *Writer) beginEpoch() error {
 		d.Tx.Pass(w.chain.Revision)
 	}
 	if w.c.Loss != nil {
-		d.begin(eventlog.Command{Actor: "graph", Verb: bus.VerbAcceptLoss, Note: w.c.Loss.Note})
-		d.beginCommand()
+		d.startCommand(eventlog.Command{Actor: "graph", Verb: bus.VerbAcceptLoss, Note: w.c.Loss.Note})
+		d.addCommand()
 		d.b.End(eventlog.CommandRef{}, nil)
 	}
-	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
-	d.beginCommand()
+	d.startCommand(eventlog.Command{Actor: "graph", Verb: verb})
+	d.addCommand()
 	if w.c.Origin != nil {
 		d.ChangeRealm(lifecycle.RealmChange{Origin: *w.c.Origin, Paused: true, Since: lifecycle.Time(d.Tx.Checkpoint().GetTime())})
 	}
@@ -65,17 +65,17 @@ func (w *Writer) beginEpoch() error {
 			if err != nil {
 				return fmt.Errorf("writer: genesis: %w", err)
 			}
-			if _, ok := d.Apply(out.Events, 0); !ok {
+			if _, ok := d.Add(out.Events, 0); !ok {
 				return fmt.Errorf("writer: the bus takes messages of %d bytes, which is too little for a realm's first commit", w.c.MaxPayload)
 			}
 		}
 	}
 	d.b.End(eventlog.CommandRef{}, nil)
-	if err := w.append(c); err != nil {
+	if err := w.startAppend(c); err != nil {
 		return err
 	}
-	<-w.inFlight[0].completed
-	return w.completed()
+	<-w.inFlight[0].applied
+	return w.removeApplied()
 }
 
 // registration returns the object that registers a kind.

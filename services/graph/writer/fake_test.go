@@ -61,7 +61,7 @@ func (l *log) append(ctx context.Context, expected uint64, commit []byte) error 
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", eventlog.ErrUnsettled, ctx.Err())
+			return fmt.Errorf("%w: %w", eventlog.ErrOutcomeUnknown, ctx.Err())
 		}
 	}
 	l.mu.Lock()

@@ -16,17 +16,17 @@ func (d *Decision) Notice(u uid.UID, n lifecycle.Notice) bool {
 	if d.size()+size > d.limit {
 		return false
 	}
-	d.beginCommand()
+	d.addCommand()
 	d.noticed = append(d.noticed, noticed{u, n.Policy})
-	d.brakes += size
+	d.tailBound += size
 	d.Tx.SetNotice(u, n)
 	return true
 }
 
-// sealNotices appends the notices that have changed, as they are after the last event of the commit.
+// recordNotices records the notices that have changed, as they are after the last event of the commit.
 // It leaves out those of objects that the commit deletes or marks: a fold of these events removes
 // them.
-func (d *Decision) sealNotices() {
+func (d *Decision) recordNotices() {
 	at := map[lifecycle.Notice]int{} // in groups
 	var groups []eventlog.Noticed
 	done := map[noticed]bool{}

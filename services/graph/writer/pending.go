@@ -13,7 +13,7 @@ import (
 // pendingCommand is a command whose outcome is not known yet.
 type pendingCommand struct {
 	first       *Request
-	repetitions []func(proto.Message, *lifecycle.Error) // their Done
+	repetitions []func(proto.Message, *lifecycle.Error) // Request.Done of each repetition
 	expires     time.Time                               // when the last of its clients stops waiting; zero for never
 }
 

@@ -271,10 +271,10 @@ func (q *queue) class(key classKey) *class {
 	return c
 }
 
-// took updates the estimate for requests of the same actor and verb as one that was decided.
+// updateEstimate updates the estimate for requests of the same actor and verb as one that was decided.
 // The estimate is a moving average that begins with zero, so that one request which was
 // slow by chance does not fill the queue.
-func (q *queue) took(r *Request, took time.Duration) {
+func (q *queue) updateEstimate(r *Request, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := r.class

@@ -95,7 +95,7 @@ func TestQueueTime(t *testing.T) {
 	q := newQueue(1000, 1<<20, 10*time.Second, nil)
 	putAll(t, q, "slow", 1, 1)
 	r := q.next()
-	q.took(r, 8*time.Second) // the first of eight
+	q.updateEstimate(r, 8*time.Second) // the first of eight
 	if n := putAll(t, q, "slow", 1000, 1); n != 10 {
 		t.Errorf("%d requests of 1 s wait", n)
 	}
@@ -105,7 +105,7 @@ func TestQueueTime(t *testing.T) {
 	if n := putAll(t, q, "quick", 100, 1); n != 100 {
 		t.Errorf("%d requests of another actor were accepted", n)
 	}
-	q.took(r, 9*time.Second) // now 2 s
+	q.updateEstimate(r, 9*time.Second) // now 2 s
 	if l := q.load(); l.time != 20*time.Second || q.lines["slow"].time != l.time {
 		t.Errorf("they take %s, of the actor %s", l.time, q.lines["slow"].time)
 	}
@@ -176,7 +176,7 @@ func TestQueueAcceptsTheOnlyRequest(t *testing.T) {
 	if result, _ := q.put(r); result != queued || q.next() != r {
 		t.Fatal("an empty queue refuses a request")
 	}
-	q.took(r, time.Hour)
+	q.updateEstimate(r, time.Hour)
 	if result, _ := q.put(&Request{Actor: "other", Verb: "create", Size: 1}); result != queued {
 		t.Fatal("another actor is refused")
 	}

@@ -31,13 +31,11 @@ type Request struct {
 	// command, while the rest of that request is not: it should not refer to the request's body.
 	Done func(proto.Message, *lifecycle.Error)
 
-	answered atomic.Bool
-	// recorded is the sequence of the commit with the last recorded part; zero if there is
-	// none.
-	recorded uint64
-	begun    bool          // Work.Do was called
-	class    *class        // in the queue
-	took     time.Duration // to decide it, until now
+	answered   atomic.Bool   // Done was called
+	recorded   uint64        // sequence of the commit with the last part of the command; zero if no commit has one
+	begun      bool          // Work.Do was called
+	class      *class        // the requests whose time to decide is estimated together; set by the queue
+	decideTook time.Duration // in which the parts of the command were decided until now, and the estimate of how long their bytes take to append
 }
 
 // key returns the key by which a repetition of the request is recognised.
@@ -56,7 +54,7 @@ func (r *Request) done(reply proto.Message, err *lifecycle.Error) {
 type Work interface {
 	// Do decides the command on d, and reports whether it is finished. If not, Do is called
 	// again for the next commit. An error ends the command; before Do returns it, it must
-	// roll back what it has applied.
+	// roll back what it has added.
 	Do(d *Decision) (finished bool, err *lifecycle.Error)
 
 	// Reply returns the reply after Do has finished. It is called when the command is

@@ -12,31 +12,31 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Writer decides and appends. Submit is safe for concurrent use.
+// Writer decides, appends, answers and applies: see the package comment. Submit is safe for
+// concurrent use.
 type Writer struct {
 	c         Config
 	queue     *queue
-	chain     eventlog.Chain // the position after the last sealed commit
-	end       uint64         // the position of the last known message of the log
-	limit     int
-	maxObject int
-	recalls   chan struct{} // bounds the concurrent recalls
-	perByte   float64       // estimate of how long it takes to append a byte, in nanoseconds
+	limit     int              // maximum size of a commit, in bytes
+	maxObject int              // maximum size of an object, in bytes
+	now       func() time.Time // the clock of Request.Expires
 
-	now func() time.Time // the clock of Request.Expires
+	// Only the goroutine of Run uses these.
+	chain     eventlog.Chain    // the end of the log once all commits in flight are appended
+	logEnd    uint64            // position in the stream of the last known message
+	open      *commit           // the commit that is being decided, nil for none
+	inFlight  []*inFlightCommit // the commits that were sent to the log and are not applied yet, the oldest first: at most two
+	delay     commitDelay       // delays the append of the open commit when no commit is in flight
+	perByte   float64           // estimate of how long it takes to append a byte, in nanoseconds
+	appendCtx context.Context   // ends when Run no longer waits for appends
 
-	recalling sync.WaitGroup // the running recalls, for which Run waits
+	recalls   chan struct{}         // has a token for each running recall, which bounds their number
+	recalling sync.WaitGroup        // the running recalls, for which Run waits
+	skew      atomic.Pointer[error] // the error of Config.CheckClock that ended Run
 
-	settling context.Context   // ends when Run no longer waits for the log
-	open     *commit           // the commit that is being decided, nil for none
-	inFlight []*inFlightCommit // commits that are being appended or written to the state, the oldest first
-	delay    commitDelay       // of the open commit, when no commit is in flight
-
-	skew atomic.Pointer[error] // of Config.CheckClock, which ended Run
-
-	mu          sync.Mutex
+	mu          sync.Mutex // locked while the fields below are used
 	pending     map[state.CommandKey]*pendingCommand
-	repetitions int  // of all pending commands
+	repetitions int  // number of repetitions of all pending commands
 	ended       bool // the queue is closed
 }
 
@@ -64,8 +64,8 @@ func New(c Config) *Writer {
 	if c.Abort == nil {
 		c.Abort = func() {}
 	}
-	if c.Committed == nil {
-		c.Committed = func(Committed) {}
+	if c.Applied == nil {
+		c.Applied = func(Applied) {}
 	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}
@@ -82,7 +82,7 @@ func New(c Config) *Writer {
 		c:         c,
 		queue:     newQueue(c.QueueLength, c.QueueBytes, c.QueueTime, c.Budget),
 		chain:     chain,
-		end:       max(chain.Position, c.LogEnd),
+		logEnd:    max(chain.Position, c.LogEnd),
 		limit:     limit,
 		maxObject: min(largestObject, limit/2),
 		pending:   map[state.CommandKey]*pendingCommand{},
@@ -98,10 +98,10 @@ func (w *Writer) MaxObject() int { return w.maxObject }
 // ErrLeaseLost is returned by Run when the lease was lost.
 var ErrLeaseLost = errors.New("the lease was lost")
 
-// settleGrace is how long Run, when ctx has ended, waits for commits that were sent to the
+// appendGrace is how long Run, when ctx has ended, waits for commits that were sent to the
 // log. A client whose command is in one of them would otherwise wait until its request times
 // out, before it asks the next writer.
-const settleGrace = time.Second
+const appendGrace = time.Second
 
 // Run begins an epoch and decides submitted requests until ctx ends or this process is no
 // longer the writer. The package comment describes how commits are pipelined. At the end Run
@@ -109,18 +109,18 @@ const settleGrace = time.Second
 // ctx has ended, and then refuses queued requests as retryable. Requests whose outcome is unknown
 // are not answered.
 //
-// When ctx has ended, Run returns nil, or an error that wraps eventlog.ErrUnsettled if it is
+// When ctx has ended, Run returns nil, or an error that wraps eventlog.ErrOutcomeUnknown if it is
 // unknown whether a commit is in the log.
 func (w *Writer) Run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
-	settling, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	appendCtx, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleGrace, abandon) })()
-	w.settling = settling
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(appendGrace, abandon) })()
+	w.appendCtx = appendCtx
 	err := w.run(running)
 	for len(w.inFlight) > 0 {
-		<-w.inFlight[0].completed
-		err = errors.Join(err, w.completed())
+		<-w.inFlight[0].applied
+		err = errors.Join(err, w.removeApplied())
 	}
 	if w.open != nil {
 		w.refuse(w.open.outcomes)
@@ -135,12 +135,13 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 	stop()
 	w.recalling.Wait() // recalls read the log and the state, which may be closed when Run has returned
-	if err != nil && ctx.Err() != nil && !errors.Is(err, eventlog.ErrUnsettled) {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, eventlog.ErrOutcomeUnknown) {
 		return nil
 	}
 	return err
 }
 
+// run is Run until the writer ends. It leaves the commits in flight and the open commit as they are.
 func (w *Writer) run(ctx context.Context) error {
 	if err := w.beginEpoch(); err != nil {
 		return err
@@ -153,9 +154,9 @@ func (w *Writer) run(ctx context.Context) error {
 		if w.open == nil || !w.open.full {
 			ready = w.queue.ready()
 		}
-		var completed, appended <-chan struct{}
+		var applied, appended <-chan struct{}
 		if len(w.inFlight) > 0 {
-			completed = w.inFlight[0].completed
+			applied = w.inFlight[0].applied
 		}
 		if len(w.inFlight) == 1 && w.large() {
 			appended = w.inFlight[0].appended
@@ -165,8 +166,8 @@ func (w *Writer) run(ctx context.Context) error {
 			return ctx.Err()
 		case <-w.c.Lease.Lost():
 			return ErrLeaseLost
-		case <-completed:
-			if err := w.completed(); err != nil {
+		case <-applied:
+			if err := w.removeApplied(); err != nil {
 				return err
 			}
 		case <-appended:
@@ -177,7 +178,7 @@ func (w *Writer) run(ctx context.Context) error {
 			}
 		}
 		if w.open != nil && w.canAppend() {
-			if err := w.close(); err != nil {
+			if err := w.appendOpen(); err != nil {
 				return err
 			}
 		}

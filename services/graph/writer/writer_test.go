@@ -371,7 +371,7 @@ func TestLeaseLostWhileIdle(t *testing.T) {
 
 // Requests of a commit that is in doubt are not answered, and queued requests are refused
 // as retryable.
-func TestUnsettled(t *testing.T) {
+func TestOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
 	release := b.log.holdUp()
@@ -380,7 +380,7 @@ func TestUnsettled(t *testing.T) {
 	repetition := b.submit(withID(1, create("x")))
 	testkit.Receive(t, b.ctx, "the append", b.log.arrived)
 	queued := b.submit(create("y"))
-	if err := b.end(); !errors.Is(err, eventlog.ErrUnsettled) {
+	if err := b.end(); !errors.Is(err, eventlog.ErrOutcomeUnknown) {
 		t.Errorf("the writer ended with %v", err)
 	}
 	none(t, "a command in doubt", doubtful)

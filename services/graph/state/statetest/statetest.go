@@ -25,9 +25,9 @@ type Realm struct {
 	*state.State
 	Clock lifecycle.Time
 	// Begin is called before a commit. The function that it returns reports whether
-	// changes of a resource are recorded. Flushed is called after the commit.
+	// changes of a resource are recorded. Applied is called after the commit.
 	Begin   func() (watched func(resource string) bool)
-	Flushed func(revision uint64, changes []state.Change, pending []state.WorkChange)
+	Applied func(revision uint64, changes []state.Change, pending []state.WorkChange)
 
 	fs       vfs.FS
 	tb       testing.TB
@@ -54,7 +54,7 @@ func New(tb testing.TB) *Realm {
 	r := &Realm{
 		Clock: lifecycletest.Start, fs: vfs.NewMem(), tb: tb, used: map[uid.UID]bool{}, last: map[string]uid.UID{},
 		Begin:   func() func(string) bool { return nil },
-		Flushed: func(uint64, []state.Change, []state.WorkChange) {},
+		Applied: func(uint64, []state.Change, []state.WorkChange) {},
 	}
 	r.open()
 	tb.Cleanup(r.close)
@@ -267,19 +267,19 @@ func (r *Realm) Must(commands ...Decide) {
 	r.tb.Helper()
 	tx := r.State.Begin()
 	changes := r.decide(tx, commands)
-	r.flush(tx, changes)
+	r.apply(tx, changes)
 }
 
 // Stack decides commits, each on top of the one before, of which none is in the
 // state. It returns a Tx on top of the last, and how to write them into the state.
-func (r *Realm) Stack(commits ...[]Decide) (top *state.Tx, flush func()) {
+func (r *Realm) Stack(commits ...[]Decide) (top *state.Tx, apply func()) {
 	r.tb.Helper()
 	var txs []*state.Tx
 	var changes [][]state.Change
 	top = r.State.Begin()
 	for _, commands := range commits {
 		changes = append(changes, r.decide(top, commands))
-		if err := top.Prepare(); err != nil {
+		if err := top.Encode(); err != nil {
 			r.tb.Fatal(err)
 		}
 		txs = append(txs, top)
@@ -288,7 +288,7 @@ func (r *Realm) Stack(commits ...[]Decide) (top *state.Tx, flush func()) {
 	return top, func() {
 		r.tb.Helper()
 		for i, tx := range txs {
-			r.flush(tx, changes[i])
+			r.apply(tx, changes[i])
 		}
 	}
 }
@@ -304,7 +304,7 @@ func (r *Realm) decide(tx *state.Tx, commands []Decide) (changes []state.Change)
 			r.tb.Fatal(refusal)
 		}
 		for i := range out.Events {
-			change, err := r.apply(tx, &out.Events[i], watched)
+			change, err := r.add(tx, &out.Events[i], watched)
 			if err != nil {
 				r.tb.Fatal(err)
 			}
@@ -318,16 +318,16 @@ func (r *Realm) decide(tx *state.Tx, commands []Decide) (changes []state.Change)
 	return changes
 }
 
-func (r *Realm) flush(tx *state.Tx, changes []state.Change) {
+func (r *Realm) apply(tx *state.Tx, changes []state.Change) {
 	r.tb.Helper()
-	pending, err := tx.Flush()
+	pending, err := tx.Apply()
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	r.Flushed(tx.Checkpoint().GetRevision(), changes, pending)
+	r.Applied(tx.Checkpoint().GetRevision(), changes, pending)
 }
 
-func (r *Realm) apply(tx *state.Tx, e *lifecycle.Event, watched func(string) bool) (state.Change, error) {
+func (r *Realm) add(tx *state.Tx, e *lifecycle.Event, watched func(string) bool) (state.Change, error) {
 	body, err := state.Encode(e.Object.Body)
 	if err != nil {
 		return state.Change{}, err
@@ -342,7 +342,7 @@ func (r *Realm) apply(tx *state.Tx, e *lifecycle.Event, watched func(string) boo
 		before = tx.Body(n)
 	}
 	r.revision++
-	change, err := tx.Apply(e, r.revision, body)
+	change, err := tx.Add(e, r.revision, body)
 	if err == nil && watched != nil && watched(resource) {
 		change.Record(resource, before)
 	}

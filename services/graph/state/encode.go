@@ -26,7 +26,7 @@ func (tx *Tx) dirtyObjects() (uids []uid.UID, stay int) {
 	return uids, stay
 }
 
-func (tx *Tx) writeNodes(w *writer, uids []uid.UID, runs []int) {
+func (tx *Tx) encodeNodes(w *batchWriter, uids []uid.UID, runs []int) {
 	for run := range inRuns(uids, runs) {
 		if len(run) > 1 {
 			w.deleteRun(tableNode, run)
@@ -43,7 +43,7 @@ func (tx *Tx) writeNodes(w *writer, uids []uid.UID, runs []int) {
 	}
 }
 
-func (tx *Tx) writeBodies(w *writer, uids []uid.UID, runs []int) {
+func (tx *Tx) encodeBodies(w *batchWriter, uids []uid.UID, runs []int) {
 	for run := range inRuns(uids, runs) {
 		if len(run) > 1 {
 			w.deleteRun(tableBody, run)
@@ -60,13 +60,13 @@ func (tx *Tx) writeBodies(w *writer, uids []uid.UID, runs []int) {
 	}
 }
 
-// writeNames deletes the names of removed objects and then writes the names of new ones,
+// encodeNames deletes the names of removed objects and then writes the names of new ones,
 // because a new object may have the name of a removed one. The key of a name has the
 // resource that the kind had when the name was written: the kind may have been deleted
 // since, after its last object, and registered again with another plural. Names are sorted
 // before they are written, because a memtable inserts neighbours faster. It returns the
 // hashes of all these keys.
-func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
+func (tx *Tx) encodeNames(w *batchWriter, uids []uid.UID) (keys []uint64) {
 	keys = make([]uint64, 0, len(uids))
 	rows := make([]stored, 0, len(uids))
 	var room []byte // for the rows that follow
@@ -108,7 +108,7 @@ func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 // longName is the size in bytes that the rows of most names do not exceed.
 const longName = 512
 
-func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
+func (tx *Tx) encodeEdges(w *batchWriter, uids []uid.UID, runs []int) {
 	for run := range inRuns(uids, runs) {
 		if len(run) > 1 {
 			tx.deleteEdges(w, run)
@@ -116,7 +116,7 @@ func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
 		}
 		u := run[0]
 		o := tx.objects[u]
-		w.writeUses(o.stored, o.now)
+		w.encodeUses(o.stored, o.now)
 		if o.stored != nil && o.now != nil && sameOwners(o.stored.Owners, o.now.Owners) {
 			continue
 		}
@@ -137,7 +137,7 @@ func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
 	}
 }
 
-func (tx *Tx) writeClaims(w *writer) {
+func (tx *Tx) encodeClaims(w *batchWriter) {
 	for _, u := range slices.Sorted(maps.Keys(tx.owners)) {
 		o := tx.owners[u]
 		write := func(e *claim) {
@@ -160,7 +160,7 @@ func (tx *Tx) writeClaims(w *writer) {
 	}
 }
 
-func (tx *Tx) writeAbsent(w *writer) {
+func (tx *Tx) encodeAbsent(w *batchWriter) {
 	for u, a := range tx.absent {
 		switch {
 		case !a.dirty:
@@ -172,7 +172,7 @@ func (tx *Tx) writeAbsent(w *writer) {
 	}
 }
 
-func (tx *Tx) writePending(w *writer) []WorkChange {
+func (tx *Tx) encodePending(w *batchWriter) []WorkChange {
 	var changes []WorkChange
 	for u, e := range tx.pending {
 		if !e.dirty || !e.ok && !e.stored {
