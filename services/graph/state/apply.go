@@ -110,7 +110,8 @@ func (tx *Tx) AnswerAndApply(answer func()) ([]WorkChange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commands.update(tx.commands, lifecycle.Time(tx.checkpoint.GetTime()))
-	s.kinds, s.settings, s.realm, s.checkpoint = tx.kinds, tx.settings, tx.realm, checkpoint
+	s.head = tx.head
+	s.head.checkpoint = checkpoint
 	answer()
 	written := e.w.b.Len()
 	s.nameFilter.add(e.names, written)

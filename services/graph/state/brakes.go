@@ -11,14 +11,15 @@ import (
 
 // kindRow is the number of objects of a kind.
 type kindRow struct {
-	resource      string
-	objects, were uint64 // now, and as stored or in a Tx under this one
+	resource string
+	objects  uint64 // now
+	were     uint64 // before this Tx
 }
 
 // brakeRow is the brake of a kind.
 type brakeRow struct {
 	lifecycle.Brake
-	dirty bool
+	dirty bool // set by this Tx
 }
 
 // kindRow returns the number of objects of a kind.
@@ -29,13 +30,9 @@ func (tx *Tx) kindRow(resource string) *kindRow {
 	k := tx.kindRows[resource]
 	if k == nil {
 		k = &kindRow{resource: resource}
-		found := false
-		for t := tx.under; !found && t != nil; t = t.under {
-			if was := t.kindRows[resource]; was != nil {
-				k.objects, found = was.objects, true
-			}
-		}
-		if !found {
+		if was := nearest(tx, func(t *Tx) *kindRow { return t.kindRows[resource] }); was != nil {
+			k.objects = was.objects
+		} else {
 			k.objects = tx.r.objects(resource)
 		}
 		k.were = k.objects
@@ -59,13 +56,9 @@ func (tx *Tx) brakeRow(resource string) *brakeRow {
 	b := tx.brakes[resource]
 	if b == nil {
 		b = &brakeRow{}
-		found := false
-		for t := tx.under; !found && t != nil; t = t.under {
-			if was := t.brakes[resource]; was != nil {
-				b.Brake, found = was.Brake, true
-			}
-		}
-		if !found {
+		if was := nearest(tx, func(t *Tx) *brakeRow { return t.brakes[resource] }); was != nil {
+			b.Brake = was.Brake
+		} else {
 			b.Brake = tx.r.brake(resource)
 		}
 		tx.brakes[resource] = b
@@ -112,41 +105,27 @@ func (tx *Tx) Released(u uid.UID) bool {
 	if tx.unbraked {
 		return true
 	}
-	return tx.releases() > 0 && tx.releasedRow(u).now
+	return tx.countReleases().now > 0 && tx.releasedRow(u).now
 }
 
-// releasedRow says whether there is a row for a released object.
+// releasedRow says whether there is a row for a released object, before this Tx and now.
 type releasedRow struct{ was, now bool }
 
-// releases returns the number of rows of released objects.
-func (tx *Tx) releases() uint64 {
-	if tx.released == nil {
-		n := uint64(0)
-		found := false
-		for t := tx.under; !found && t != nil; t = t.under {
-			if t.released != nil {
-				n, found = *t.released, true
-			}
-		}
-		if !found {
-			n = tx.r.releases()
-		}
-		tx.released, tx.releasedWere = &n, n
+// countReleases returns the number of rows of released objects.
+func (tx *Tx) countReleases() *rowCount {
+	if tx.releases == nil {
+		tx.releases = tx.countRows(func(t *Tx) *rowCount { return t.releases }, tx.r.releases)
 	}
-	return *tx.released
+	return tx.releases
 }
 
 func (tx *Tx) releasedRow(u uid.UID) *releasedRow {
 	r := tx.releasedRows[u]
 	if r == nil {
 		r = &releasedRow{}
-		found := false
-		for t := tx.under; !found && t != nil; t = t.under {
-			if was := t.releasedRows[u]; was != nil {
-				r.now, found = was.now, true
-			}
-		}
-		if !found {
+		if was := nearest(tx, func(t *Tx) *releasedRow { return t.releasedRows[u] }); was != nil {
+			r.now = was.now
+		} else {
 			r.now = tx.r.isReleased(u)
 		}
 		r.was = r.now
@@ -160,16 +139,16 @@ func (tx *Tx) setReleased(u uid.UID, to bool) {
 	if r.now == to {
 		return
 	}
-	n := tx.releases()
+	n := tx.countReleases()
 	if tx.recording {
-		was, before := *r, n
-		tx.onRollback(func() { *r, *tx.released = was, before })
+		was, before := *r, *n
+		tx.onRollback(func() { *r, *n = was, before })
 	}
 	r.now = to
 	if to {
-		*tx.released = n + 1
+		n.now++
 	} else {
-		*tx.released = n - 1
+		n.now--
 	}
 }
 
@@ -186,7 +165,7 @@ func (tx *Tx) LetThrough(objects []uid.UID) {
 
 // endRelease ends the release of an object that is deleted, or whose owners have changed.
 func (tx *Tx) endRelease(before, after *lifecycle.Node) {
-	if before == nil || tx.unbraked || tx.releases() == 0 {
+	if before == nil || tx.unbraked || tx.countReleases().now == 0 {
 		return
 	}
 	if after == nil || after.Terminating() || !lifecycle.SameOwners(before, after) {
@@ -223,13 +202,7 @@ func (tx *Tx) encodeBrakes(w *batchWriter) {
 			w.delete(key)
 		}
 	}
-	if tx.released != nil && *tx.released != tx.releasedWere {
-		if *tx.released > 0 {
-			w.put(keyReleases, binary.AppendUvarint(nil, *tx.released))
-		} else {
-			w.delete(keyReleases)
-		}
-	}
+	tx.releases.encode(w, keyReleases)
 }
 
 // A brake's value: since, base, counted, tripped.

@@ -158,7 +158,7 @@ func (s *State) storedCommand(k CommandKey, id, until lifecycle.Time) (r Recorde
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	reader := reader{db: s.db, failures: s.failures}
-	horizon := horizon(lifecycle.Time(s.checkpoint.GetTime()))
+	horizon := horizon(lifecycle.Time(s.head.checkpoint.GetTime()))
 	first := int64(spanOf(max(id, horizon)))
 	for span := int64(spanOf(max(id, until))); span >= first && !ok; span-- { // the newest span has the last part of the command
 		reader.get("command", commandKey(nil, uint32(span), k), func(v []byte) error {

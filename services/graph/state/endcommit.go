@@ -7,7 +7,6 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Commit has the properties of a commit that EndCommit needs, in addition to its events.
@@ -137,16 +136,7 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 }
 
 func (tx *Tx) underPending(u uid.UID) *workEntry {
-	for t := tx.under; t != nil; t = t.under {
-		if e := t.pending[u]; e != nil {
-			return e
-		}
-	}
-	return nil
+	return nearest(tx, func(t *Tx) *workEntry { return t.pending[u] })
 }
 
 func (tx *Tx) put(key, value []byte) { tx.rows = append(tx.rows, rowOp{key, value}) }
-
-// Checkpoint returns the position in the log of the last commit that has ended, and the revision
-// of the last event that was added.
-func (tx *Tx) Checkpoint() *coppicev1.Checkpoint { return tx.checkpoint }

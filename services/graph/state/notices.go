@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -14,12 +13,12 @@ import (
 // The table of notices has a row for each object for which an expiry policy has given notice. The
 // row is deleted when the object is deleted or marked. While there is none, objects cost no read.
 
-// noticeRow has the notices of an object.
+// noticeRow has the notices of an object, before this Tx and now.
 type noticeRow struct{ was, now []lifecycle.Notice }
 
 // Notices returns the notices of an object, ordered by the uid of the policy.
 func (tx *Tx) Notices(u uid.UID) []lifecycle.Notice {
-	if tx.countNoticed() == 0 {
+	if tx.countNoticed().now == 0 {
 		return nil
 	}
 	return tx.noticeRow(u).now
@@ -35,39 +34,26 @@ func (tx *Tx) SetNotice(u uid.UID, n lifecycle.Notice) {
 
 // endNotices removes the notices of an object that is deleted or marked.
 func (tx *Tx) endNotices(before, after *lifecycle.Node) {
-	if before != nil && (after == nil || after.Terminating()) && tx.countNoticed() > 0 {
+	if before != nil && (after == nil || after.Terminating()) && tx.countNoticed().now > 0 {
 		tx.setNotices(before.UID, nil)
 	}
 }
 
 // countNoticed returns the number of objects with notices.
-func (tx *Tx) countNoticed() uint64 {
+func (tx *Tx) countNoticed() *rowCount {
 	if tx.noticed == nil {
-		n, found := uint64(0), false
-		for t := tx.under; !found && t != nil; t = t.under {
-			if t.noticed != nil {
-				n, found = *t.noticed, true
-			}
-		}
-		if !found {
-			n = tx.r.noticed()
-		}
-		tx.noticed, tx.noticedWere = &n, n
+		tx.noticed = tx.countRows(func(t *Tx) *rowCount { return t.noticed }, tx.r.noticed)
 	}
-	return *tx.noticed
+	return tx.noticed
 }
 
 func (tx *Tx) noticeRow(u uid.UID) *noticeRow {
 	r := tx.noticeRows[u]
 	if r == nil {
 		r = &noticeRow{}
-		found := false
-		for t := tx.under; !found && t != nil; t = t.under {
-			if was := t.noticeRows[u]; was != nil {
-				r.now, found = was.now, true
-			}
-		}
-		if !found {
+		if was := nearest(tx, func(t *Tx) *noticeRow { return t.noticeRows[u] }); was != nil {
+			r.now = was.now
+		} else {
 			r.now = tx.r.notices(u)
 		}
 		r.was = r.now
@@ -82,14 +68,14 @@ func (tx *Tx) setNotices(u uid.UID, to []lifecycle.Notice) {
 		return
 	}
 	if tx.recording {
-		was := *r
-		tx.onRollback(func() { *r, *tx.noticed = was, n })
+		was, before := *r, *n
+		tx.onRollback(func() { *r, *n = was, before })
 	}
 	switch {
 	case len(r.now) == 0:
-		*tx.noticed = n + 1
+		n.now++
 	case len(to) == 0:
-		*tx.noticed = n - 1
+		n.now--
 	}
 	r.now = to
 }
@@ -104,13 +90,7 @@ func (tx *Tx) encodeNotices(w *batchWriter) {
 			w.delete(key)
 		}
 	}
-	if tx.noticed != nil && *tx.noticed != tx.noticedWere {
-		if *tx.noticed > 0 {
-			w.put(keyNotices, binary.AppendUvarint(nil, *tx.noticed))
-		} else {
-			w.delete(keyNotices)
-		}
-	}
+	tx.noticed.encode(w, keyNotices)
 }
 
 func appendNotices(b []byte, list []lifecycle.Notice) []byte {

@@ -172,7 +172,7 @@ func syncDir(fs vfs.FS, dir string) error {
 // load reads the rows that are kept in memory.
 func (s *State) load() error {
 	r := reader{db: s.db, failures: s.failures}
-	s.checkpoint = &coppicev1.Checkpoint{}
+	s.head.checkpoint = &coppicev1.Checkpoint{}
 	current := false
 	r.get("schema", keySchema, func(v []byte) error {
 		version, err := strconv.ParseUint(string(v), 10, 32)
@@ -191,9 +191,9 @@ func (s *State) load() error {
 		}
 	}
 	r.get("checkpoint", keyCheckpoint, func(v []byte) error {
-		err := proto.Unmarshal(v, s.checkpoint)
-		if err == nil && s.checkpoint.GetElidedUntil() != 0 {
-			err = &UnfinishedError{s.checkpoint}
+		err := proto.Unmarshal(v, s.head.checkpoint)
+		if err == nil && s.head.checkpoint.GetElidedUntil() != 0 {
+			err = &UnfinishedError{s.head.checkpoint}
 		}
 		return err
 	})
@@ -211,7 +211,7 @@ func (s *State) load() error {
 		return true
 	})
 	s.removed.update(removed, 0)
-	s.commands.load(s.checkpoint)
+	s.commands.load(s.head.checkpoint)
 	return r.err()
 }
 
@@ -239,8 +239,8 @@ func (s *State) upgrade(r *reader) error {
 }
 
 func (s *State) loadKinds(r *reader) {
-	s.kinds = lifecycle.NewKinds()
-	registration := s.kinds.Of(lifecycle.Group, "Kind")
+	s.head.kinds = lifecycle.NewKinds()
+	registration := s.head.kinds.Of(lifecycle.Group, "Kind")
 	r.scan("kinds", namePrefix(registration.Resource(), ""), nil, func(_, value []byte) bool {
 		u := uid.UID(value)
 		n, _ := r.node(u)
@@ -248,18 +248,18 @@ func (s *State) loadKinds(r *reader) {
 			r.fail("kinds", errCorrupt)
 			return false
 		}
-		kinds, err := s.kinds.With(n, r.body(u))
+		kinds, err := s.head.kinds.With(n, r.body(u))
 		if err != nil {
 			r.fail("kinds", err)
 			return false
 		}
-		s.kinds = kinds
+		s.head.kinds = kinds
 		return true
 	})
 }
 
 func (s *State) loadPolicies(r *reader) {
-	kind := s.kinds.Of(lifecycle.Group, "ProtectionPolicy")
+	kind := s.head.kinds.Of(lifecycle.Group, "ProtectionPolicy")
 	if kind == nil {
 		return
 	}
@@ -270,19 +270,19 @@ func (s *State) loadPolicies(r *reader) {
 			r.fail("policies", errCorrupt)
 			return false
 		}
-		kinds, err := s.kinds.WithPolicy(n, r.body(u))
+		kinds, err := s.head.kinds.WithPolicy(n, r.body(u))
 		if err != nil {
 			r.fail("policies", err)
 			return false
 		}
-		s.kinds = kinds
+		s.head.kinds = kinds
 		return true
 	})
 }
 
 func (s *State) loadSettings(r *reader) {
-	s.settings = lifecycle.DefaultSettings()
-	kind := s.kinds.Of(lifecycle.Group, "Realm")
+	s.head.settings = lifecycle.DefaultSettings()
+	kind := s.head.kinds.Of(lifecycle.Group, "Realm")
 	if kind == nil {
 		return
 	}
@@ -294,7 +294,7 @@ func (s *State) loadSettings(r *reader) {
 	if err != nil {
 		r.fail("settings", err)
 	}
-	s.settings = settings
+	s.head.settings = settings
 }
 
 // NewerError is returned by Open for a state that a newer version of Coppice has written. The

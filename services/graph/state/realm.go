@@ -14,23 +14,11 @@ func (tx *Tx) ChangeRealm(event lifecycle.RealmChange, now lifecycle.Time) {
 }
 
 // Realm returns what the log records about the realm itself.
-func (tx *Tx) Realm() lifecycle.Realm { return tx.realm }
-
-// Realm returns what the log records about the realm itself.
 func (s *State) Realm() lifecycle.Realm {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.realm
+	return s.head.realm
 }
-
-// Realm returns what the log records about the realm itself.
-func (s *Snapshot) Realm() lifecycle.Realm { return s.realm }
-
-// Pauses implements lifecycle.View.
-func (tx *Tx) Pauses() lifecycle.Pauses { return tx.realm.Pauses }
-
-// Pauses implements lifecycle.View.
-func (s *Snapshot) Pauses() lifecycle.Pauses { return s.realm.Pauses }
 
 // encodeRealm encodes the rows of the realm, if this Tx has changed it. A realm that began
 // empty and was never paused has none.
@@ -56,20 +44,20 @@ func (tx *Tx) encodeRealm(w *batchWriter) {
 }
 
 func (s *State) loadRealm(r *reader) {
-	s.realm = lifecycle.Realm{}
+	s.head.realm = lifecycle.Realm{}
 	r.get("origin", keyOrigin, func(v []byte) error {
-		if len(v) < len(s.realm.Origin.RealmID) {
+		if len(v) < len(s.head.realm.Origin.RealmID) {
 			return errCorrupt
 		}
-		n := copy(s.realm.Origin.RealmID[:], v)
-		return decodeUvarints(v[n:], &s.realm.Origin.Sequence)
+		n := copy(s.head.realm.Origin.RealmID[:], v)
+		return decodeUvarints(v[n:], &s.head.realm.Origin.Sequence)
 	})
-	s.realm.Paused = r.get("paused", keyPaused, func([]byte) error { return nil })
+	s.head.realm.Paused = r.get("paused", keyPaused, func([]byte) error { return nil })
 	r.get("pauses", keyPauses, func(v []byte) (err error) {
 		for len(v) > 0 && err == nil {
 			var from, until uint64
 			v, err = cutUvarints(v, &from, &until)
-			s.realm.Pauses = append(s.realm.Pauses, lifecycle.Span{From: lifecycle.Time(from), Until: lifecycle.Time(until)})
+			s.head.realm.Pauses = append(s.head.realm.Pauses, lifecycle.Span{From: lifecycle.Time(from), Until: lifecycle.Time(until)})
 		}
 		return err
 	})

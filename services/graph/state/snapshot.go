@@ -14,21 +14,21 @@ import (
 // Snapshot is the state at one revision. It implements lifecycle.View, is not safe for
 // concurrent use, and must be closed. Check Err before using what it returned.
 type Snapshot struct {
-	r          reader
-	snap       *pebble.Snapshot
-	kinds      *lifecycle.Kinds
-	settings   lifecycle.Settings
-	realm      lifecycle.Realm
-	checkpoint *coppicev1.Checkpoint
+	r    reader
+	snap *pebble.Snapshot
+	head
+
+	recent     *recent // of the State
+	generation uint64  // in recent
+
+	// What was read, by key.
 	nodes      map[uid.UID]cached
-	recent     *recent
-	generation uint64 // in recent
 	removals   map[uid.UID]removal
 	owners     map[uid.UID]*owner // with all counters, unless there are many claims
 	brakes     map[string]brakeOf // by resource
 	releases   *uint64            // number of released objects; nil until it is needed
 	noticed    *uint64            // number of objects with notices; nil until it is needed
-	anyTripped *bool              // see AnyTripped
+	anyTripped *bool              // see AnyTripped; nil until it is needed
 }
 
 // cached is an object that was read.
@@ -49,10 +49,7 @@ func (s *State) Snapshot() *Snapshot {
 	return &Snapshot{
 		r:          reader{db: snap, failures: s.failures, removed: s.removed, idle: map[byte]*cursor{}, failure: s.failures.err()},
 		snap:       snap,
-		kinds:      s.kinds,
-		settings:   s.settings,
-		realm:      s.realm,
-		checkpoint: s.checkpoint,
+		head:       s.head,
 		nodes:      map[uid.UID]cached{},
 		recent:     s.recent,
 		generation: s.recent.now(),
@@ -85,17 +82,8 @@ func (s *Snapshot) TakeUnreadable() *UnreadableError { return s.r.takeUnreadable
 // Revision returns the revision of the last object event.
 func (s *Snapshot) Revision() uint64 { return s.checkpoint.GetRevision() }
 
-// Checkpoint returns the position in the log. It must not be modified.
-func (s *Snapshot) Checkpoint() *coppicev1.Checkpoint { return s.checkpoint }
-
 // Time returns the time of the last commit.
 func (s *Snapshot) Time() lifecycle.Time { return lifecycle.Time(s.checkpoint.GetTime()) }
-
-// Kinds implements lifecycle.View.
-func (s *Snapshot) Kinds() *lifecycle.Kinds { return s.kinds }
-
-// Settings implements lifecycle.View.
-func (s *Snapshot) Settings() lifecycle.Settings { return s.settings }
 
 func (s *Snapshot) cached(u uid.UID) cached {
 	c, ok := s.nodes[u]

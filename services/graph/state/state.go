@@ -27,12 +27,9 @@ type State struct {
 	nameFilter *nameFilter
 	ranges     *memtableRanges
 
-	mu         sync.RWMutex // locked while a batch is written and the fields below change, from the call of answer on
-	kinds      *lifecycle.Kinds
-	settings   lifecycle.Settings
-	realm      lifecycle.Realm
-	checkpoint *coppicev1.Checkpoint
-	newest     *Tx // the Tx that was applied last; nil if it was large
+	mu     sync.RWMutex // locked while a batch is written and the fields below change, from the call of answer on
+	head   head
+	newest *Tx // the Tx that was applied last; nil if it was large
 }
 
 // write writes a batch to Pebble. If the state has failed, it returns the failure.
@@ -49,7 +46,7 @@ func (s *State) write(b *pebble.Batch) error {
 func (s *State) Checkpoint() *coppicev1.Checkpoint {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.checkpoint
+	return s.head.checkpoint
 }
 
 // Metrics returns Pebble's metrics.
@@ -102,14 +99,14 @@ func (s *State) Failure() error { return s.failures.err() }
 func (s *State) Kinds() *lifecycle.Kinds {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.kinds
+	return s.head.kinds
 }
 
 // Settings returns the current realm settings.
 func (s *State) Settings() lifecycle.Settings {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.settings
+	return s.head.settings
 }
 
 // CopyTo writes a copy of the state into a directory that does not exist. The copy shares

@@ -1,7 +1,7 @@
 package state
 
 import (
-	"slices"
+	"encoding/binary"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -20,98 +20,111 @@ import (
 // State has one Tx at a time, or a sequence of them in which each starts from the one
 // before: see Next.
 type Tx struct {
-	s          *State
-	r          reader
-	under      *Tx              // the Tx that this one starts from, nil for the state alone; only read
-	applied    atomic.Bool      // its effects are in the state
-	was, kinds *lifecycle.Kinds // before this Tx and now
-	settings   lifecycle.Settings
-	realm      lifecycle.Realm
-	realmDirty bool // realm was changed by this Tx
-	checkpoint *coppicev1.Checkpoint
+	s       *State           // nil for a Tx of Snapshot.Begin
+	r       reader           // reads what neither this Tx nor those under it have
+	tables  *pebble.Iterator // over the names in tables: see storedName; nil until it is needed
+	under   *Tx              // the Tx that this one starts from, nil for the state alone; only read
+	applied atomic.Bool      // the effects of this Tx are in the state
 
-	objects  map[uid.UID]*object
-	names    map[nameRef]uid.UID // the object that has a name or had it last: created here, or looked up; "" for none
-	owners   map[uid.UID]*owner
-	absent   map[uid.UID]*absence
-	pending  map[uid.UID]*workEntry
-	sessions map[string]*lifecycle.Time // last command; nil if closed
-	imports  bool                       // this commit has a command of an import session
-	touched  map[uid.UID]struct{}       // whose work row may have changed in this commit
+	head                    // now
+	was    *lifecycle.Kinds // before this Tx
+	began  lifecycle.Time   // time of the last commit before this Tx; 0 for none
+	births births
 
-	removals     []removal           // of this commit
-	removing     []*object           // the entries of the removed objects, without those of PassRemoval
-	removed      []windowRow[uint64] // of the commits that ended
-	removedSince uint64              // the first sequence that the window will hold
-	commands     []commandRow        // of the commits that ended
-	began        lifecycle.Time      // time of the last commit before this Tx; 0 for none
-	rows         []rowOp
-	placed       []placed // where the commits that ended are
-	births       births
-	encoded      *encoded         // by Encode
-	tables       *pebble.Iterator // over names, without memtables; nil until it is needed
+	entries
+	lookups
+	openCommit
+	endedCommits
+	undoLog
 
-	undo      []func()
-	recording bool
+	realmDirty bool     // head.realm was changed by this Tx
+	unbraked   bool     // see Unbrake
+	encoded    *encoded // nil until Encode was called
+}
 
-	last   *owner // the owner looked up last
-	latest struct {
-		uid    uid.UID
-		object *object
-	} // the entry that object returned last
-	anyUse *owner // see uses; nil until it is needed
+// entries are the rows that a Tx has read or changed, by key, as they are now. Encode encodes
+// those that this Tx has changed.
+type entries struct {
+	objects      map[uid.UID]*object
+	names        map[nameRef]uid.UID // the object that has a name or had it last: created here, or looked up; "" for none
+	owners       map[uid.UID]*owner
+	absent       map[uid.UID]*absence
+	pending      map[uid.UID]*workEntry
+	sessions     map[string]*lifecycle.Time // time of the last command; nil if the session was closed or has ended
+	kindRows     map[string]*kindRow        // by resource
+	brakes       map[string]*brakeRow       // by resource
+	releasedRows map[uid.UID]*releasedRow
+	noticeRows   map[uid.UID]*noticeRow
+	releases     *rowCount // of released objects; nil until it is needed
+	noticed      *rowCount // of objects with notices; nil until it is needed
 
 	// The claims of uses without a uid that this Tx has counted, by the same coordinates
 	// without a namespace.
 	waiting map[lifecycle.Coordinates][]lifecycle.Coordinates
+}
 
-	kindRows     map[string]*kindRow  // by resource
-	lastKind     *kindRow             // the kind looked up last
-	brakes       map[string]*brakeRow // by resource
-	releasedRows map[uid.UID]*releasedRow
-	released     *uint64 // number of rows of released objects; nil until it is needed
-	releasedWere uint64  // released before this Tx
-	unbraked     bool    // see Unbrake
+// openCommit is what EndCommit needs to know of the commit that has not ended.
+type openCommit struct {
+	touched  map[uid.UID]struct{} // the objects whose work row may have changed
+	imports  bool                 // the commit has a command of an import session
+	removals []removal
+	removing []*object // the entries of the removed objects, without those of PassRemoval
+}
 
-	noticeRows  map[uid.UID]*noticeRow
-	noticed     *uint64 // number of objects with notices; nil until it is needed
-	noticedWere uint64  // noticed before this Tx
+// endedCommits is what the commits that have ended add to the state, in addition to entries.
+type endedCommits struct {
+	rows         []rowOp
+	removed      []windowRow[uint64]
+	removedSince uint64 // the first sequence that the window will hold
+	commands     []commandRow
+	placed       []placed
+}
+
+// lookups are the entries that were looked up last. Rules ask for the same ones several times in a row.
+type lookups struct {
+	lastObject struct {
+		uid   uid.UID
+		entry *object // nil for none
+	}
+	lastOwner *owner
+	lastKind  *kindRow
+	allUses   *owner // see uses
 }
 
 // object is an object as it is stored and as it is now.
 type object struct {
-	stored, now       *lifecycle.Node // stored: also by a Tx under this one
+	stored, now       *lifecycle.Node // stored: also by a Tx under this one; nil if there is no object
 	storedKin, nowKin kin
-	body              []byte  // if it may differ from the one in the table
+	body              []byte  // the encoding of the body, if it may differ from the one in the table
 	bodyChanged       bool    // by this Tx
-	removal           removal // the last one by this Tx or one under it
-	dirty             bool
-	refinalized       bool // its finalizers changed in this commit: see endTouch
+	removal           removal // the last one by this Tx or one under it; its revision is zero for none
+	dirty             bool    // changed by this Tx
+	refinalized       bool    // its finalizers changed in the open commit: see endTouch
 	before            neighbour
 }
 
 type nameRef struct{ resource, namespace, name string }
 
+// absence is the row of an absent owner.
 type absence struct {
-	revision uint64
+	revision uint64 // of the removal
 	claim    uint64 // claimHash of its coordinates
-	ok       bool   // false: not absent, whatever is stored
-	dirty    bool
+	ok       bool   // false: there is no row now, whatever is stored
+	dirty    bool   // changed by this Tx
 }
 
+// workEntry is the work row of an object.
 type workEntry struct {
-	row    WorkRow
-	ok     bool
-	stored bool
-	dirty  bool
-	keeps  bool // see WorkChange.Keeps
-
+	row        WorkRow
+	ok         bool // there is a row now
+	stored     bool // there is a row in the state, or a Tx under this one has one
+	dirty      bool // changed by this Tx
+	keeps      bool // see WorkChange.Keeps
 	dependents bool // see WorkChange.Dependents
 }
 
-type rowOp struct {
-	key, value []byte // of a row to write
-}
+// rowOp is a row to write.
+type rowOp struct{ key, value []byte }
 
 var _ lifecycle.View = (*Tx)(nil)
 
@@ -124,9 +137,7 @@ func (s *State) Begin() *Tx {
 	if s.newest != nil {
 		return s.newest.Next()
 	}
-	tx := newTx(reader{db: s.db, failures: s.failures, removed: s.removed}, s.kinds, s.settings, s.checkpoint, 0)
-	tx.s, tx.realm = s, s.realm
-	return tx
+	return newTx(s, reader{db: s.db, failures: s.failures, removed: s.removed}, s.head, 0)
 }
 
 // Next starts a Tx on top of tx. All commits of tx must have ended. Another goroutine may
@@ -139,43 +150,34 @@ func (tx *Tx) Next() *Tx {
 			break
 		}
 	}
-	next := newTx(reader{db: tx.s.db, failures: tx.s.failures, removed: tx.s.removed}, tx.kinds, tx.settings, tx.checkpoint, len(tx.names))
-	next.s, next.under, next.removedSince, next.realm = tx.s, tx, tx.removedSince, tx.realm
+	next := newTx(tx.s, reader{db: tx.s.db, failures: tx.s.failures, removed: tx.s.removed}, tx.head, len(tx.names))
+	next.under, next.removedSince = tx, tx.removedSince
 	for t := tx; t != nil; t = t.under {
 		next.births.under = first(next.births.under, t.births.here)
 	}
 	return next
 }
 
-// newTx returns a Tx whose maps have room for a number of objects and names, so that they
-// need not grow.
-func newTx(r reader, kinds *lifecycle.Kinds, settings lifecycle.Settings, at *coppicev1.Checkpoint, room int) *Tx {
-	return &Tx{
-		r:          r,
-		was:        kinds,
-		kinds:      kinds,
-		settings:   settings,
-		checkpoint: proto.Clone(at).(*coppicev1.Checkpoint),
-		began:      lifecycle.Time(at.GetTime()),
-		objects:    make(map[uid.UID]*object, room),
-		names:      make(map[nameRef]uid.UID, room),
-		owners:     map[uid.UID]*owner{},
-		absent:     map[uid.UID]*absence{},
-		pending:    map[uid.UID]*workEntry{},
-		sessions:   map[string]*lifecycle.Time{},
-		touched:    map[uid.UID]struct{}{},
-
-		kindRows: map[string]*kindRow{}, brakes: map[string]*brakeRow{}, releasedRows: map[uid.UID]*releasedRow{},
-		noticeRows: map[uid.UID]*noticeRow{},
-	}
-}
-
 // Begin starts a Tx on the snapshot, to compute the effect of commits without writing it.
 // The Tx must be dropped before the snapshot is closed, and cannot be applied.
 func (s *Snapshot) Begin() *Tx {
-	tx := newTx(reader{db: s.snap, failures: s.r.failures, removed: s.r.removed}, s.kinds, s.settings, s.checkpoint, 0)
-	tx.realm = s.realm
-	return tx
+	return newTx(nil, reader{db: s.snap, failures: s.r.failures, removed: s.r.removed}, s.head, 0)
+}
+
+// newTx returns a Tx whose maps have room for a number of objects and names, so that they
+// need not grow.
+func newTx(s *State, r reader, h head, room int) *Tx {
+	h.checkpoint = proto.Clone(h.checkpoint).(*coppicev1.Checkpoint)
+	return &Tx{
+		s: s, r: r, head: h, was: h.kinds, began: lifecycle.Time(h.checkpoint.GetTime()),
+		entries: entries{
+			objects: make(map[uid.UID]*object, room), names: make(map[nameRef]uid.UID, room), owners: map[uid.UID]*owner{},
+			absent: map[uid.UID]*absence{}, pending: map[uid.UID]*workEntry{}, sessions: map[string]*lifecycle.Time{},
+			kindRows: map[string]*kindRow{}, brakes: map[string]*brakeRow{},
+			releasedRows: map[uid.UID]*releasedRow{}, noticeRows: map[uid.UID]*noticeRow{},
+		},
+		openCommit: openCommit{touched: map[uid.UID]struct{}{}},
+	}
 }
 
 // Stored returns a Snapshot of the State, without the changes of this Tx and of others that are
@@ -200,40 +202,10 @@ func (tx *Tx) ReadableBody(n *lifecycle.Node) *coppicev1.Body {
 	return b
 }
 
-// Savepoint begins to record changes, so that Rollback can undo them. Rollback or Release
-// must be called before the next Savepoint.
-func (tx *Tx) Savepoint() {
-	tx.undo, tx.recording = tx.undo[:0], true
-}
-
-// Rollback undoes what was added since the Savepoint.
-func (tx *Tx) Rollback() {
-	tx.recording = false
-	for _, f := range slices.Backward(tx.undo) {
-		f()
-	}
-	clear(tx.undo)
-	tx.undo = tx.undo[:0]
-}
-
-// Release keeps what was added since the Savepoint.
-func (tx *Tx) Release() {
-	tx.recording = false
-	clear(tx.undo)
-	tx.undo = tx.undo[:0]
-}
-
-func (tx *Tx) onRollback(f func()) {
-	if tx.recording {
-		tx.undo = append(tx.undo, f)
-	}
-}
-
-// object returns the entry of an object, and reads the object if it has none. Rules ask
-// for the same object several times in a row.
+// object returns the entry of an object, and reads the object if it has none.
 func (tx *Tx) object(u uid.UID) *object {
-	if tx.latest.object != nil && tx.latest.uid == u {
-		return tx.latest.object
+	if tx.lastObject.entry != nil && tx.lastObject.uid == u {
+		return tx.lastObject.entry
 	}
 	o, ok := tx.objects[u]
 	if !ok {
@@ -244,7 +216,7 @@ func (tx *Tx) object(u uid.UID) *object {
 		}
 		tx.objects[u] = o
 	}
-	tx.latest.uid, tx.latest.object = u, o
+	tx.lastObject.uid, tx.lastObject.entry = u, o
 	return o
 }
 
@@ -284,13 +256,49 @@ const (
 )
 
 // worthKeeping reports whether a Tx that has written so many bytes can be kept.
-func (tx *Tx) worthKeeping(bytes int) bool {
-	entries := len(tx.objects) + len(tx.names) + len(tx.owners) + len(tx.absent) + len(tx.pending) + len(tx.releasedRows) + len(tx.noticeRows)
-	if bytes > mostKeptBytes || entries > mostKept {
+func (tx *Tx) worthKeeping(bytes int) bool { return bytes <= mostKeptBytes && tx.few(mostKept) }
+
+// few reports whether there are at most a number of entries.
+func (e *entries) few(most int) bool {
+	n := len(e.objects) + len(e.names) + len(e.owners) + len(e.absent) + len(e.pending) + len(e.releasedRows) + len(e.noticeRows)
+	if n > most {
 		return false
 	}
-	for _, w := range tx.owners {
-		entries += len(w.claims)
+	for _, w := range e.owners {
+		n += len(w.claims)
 	}
-	return entries <= mostKept
+	return n <= most
+}
+
+// nearest returns the entry that the nearest Tx under tx has; nil if none has one.
+func nearest[V any](tx *Tx, entry func(*Tx) *V) *V {
+	for t := tx.under; t != nil; t = t.under {
+		if v := entry(t); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// rowCount is a number of rows that the state stores, so that nothing is read while there are none.
+type rowCount struct{ was, now uint64 } // before this Tx, and now
+
+// countRows returns a number as the nearest Tx under this one has it, or as it is stored.
+func (tx *Tx) countRows(count func(*Tx) *rowCount, stored func() uint64) *rowCount {
+	if was := nearest(tx, count); was != nil {
+		return &rowCount{was.now, was.now}
+	}
+	n := stored()
+	return &rowCount{n, n}
+}
+
+// encode encodes the number, if it has changed. c may be nil.
+func (c *rowCount) encode(w *batchWriter, key []byte) {
+	switch {
+	case c == nil || c.now == c.was:
+	case c.now > 0:
+		w.put(key, binary.AppendUvarint(nil, c.now))
+	default:
+		w.delete(key)
+	}
 }

@@ -33,10 +33,10 @@ func eachUse(n *lifecycle.Node, visit func(u *lifecycle.Use, key uid.UID, c life
 
 // uses returns the counter of all uses of the realm.
 func (tx *Tx) uses() *owner {
-	if tx.anyUse == nil {
-		tx.anyUse = tx.owner(anyUse)
+	if tx.allUses == nil {
+		tx.allUses = tx.owner(anyUse)
 	}
-	return tx.anyUse
+	return tx.allUses
 }
 
 func hasUses(n *lifecycle.Node) bool { return n != nil && len(n.Uses) > 0 }

@@ -10,12 +10,6 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Kinds implements lifecycle.View.
-func (tx *Tx) Kinds() *lifecycle.Kinds { return tx.kinds }
-
-// Settings implements lifecycle.View.
-func (tx *Tx) Settings() lifecycle.Settings { return tx.settings }
-
 // Node implements lifecycle.View.
 func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }
 
@@ -62,8 +56,8 @@ func (tx *Tx) Body(n *lifecycle.Node) *coppicev1.Body {
 
 // owner returns the counters on a uid.
 func (tx *Tx) owner(u uid.UID) *owner {
-	if tx.last != nil && tx.last.uid == u {
-		return tx.last
+	if tx.lastOwner != nil && tx.lastOwner.uid == u {
+		return tx.lastOwner
 	}
 	w, ok := tx.owners[u]
 	if !ok {
@@ -71,7 +65,7 @@ func (tx *Tx) owner(u uid.UID) *owner {
 		tx.load(u, &w.all)
 		tx.owners[u] = w
 	}
-	tx.last = w
+	tx.lastOwner = w
 	return w
 }
 
@@ -89,29 +83,21 @@ func (tx *Tx) load(u uid.UID, e *claim) {
 
 // inherited returns a counter as the nearest Tx under this one has it; nil if none has.
 func (tx *Tx) inherited(u uid.UID, c lifecycle.Coordinates) *claim {
-	for t := tx.under; t != nil; t = t.under {
+	return nearest(tx, func(t *Tx) *claim {
 		w := t.owners[u]
 		switch {
 		case w == nil:
+			return nil
 		case c == (lifecycle.Coordinates{}):
 			return &w.all
-		default:
-			if e := w.find(c); e != nil {
-				return e
-			}
 		}
-	}
-	return nil
+		return w.find(c)
+	})
 }
 
 // underOwns reports whether a Tx under this one has counters on a uid.
 func (tx *Tx) underOwns(u uid.UID) bool {
-	for t := tx.under; t != nil; t = t.under {
-		if t.owners[u] != nil {
-			return true
-		}
-	}
-	return false
+	return nearest(tx, func(t *Tx) *owner { return t.owners[u] }) != nil
 }
 
 // claim returns the counter of one claim, and reads it if it is not cached.
@@ -251,10 +237,5 @@ func (tx *Tx) absence(u uid.UID) *absence {
 }
 
 func (tx *Tx) underAbsence(u uid.UID) *absence {
-	for t := tx.under; t != nil; t = t.under {
-		if a := t.absent[u]; a != nil {
-			return a
-		}
-	}
-	return nil
+	return nearest(tx, func(t *Tx) *absence { return t.absent[u] })
 }
