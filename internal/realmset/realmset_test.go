@@ -18,9 +18,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// bench has a list of realms, which the test answers with, and the realms in which work
-// is done.
-type bench struct {
+// realms are the list of realms with which the test answers, and the realms in which work is done.
+type realms struct {
 	mu      sync.Mutex
 	version int
 	names   []string
@@ -28,14 +27,14 @@ type bench struct {
 	removed []string
 }
 
-func (b *bench) set(names ...string) {
+func (b *realms) set(names ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.version++
 	b.names = names
 }
 
-func (b *bench) is(want ...string) func() bool {
+func (b *realms) is(want ...string) func() bool {
 	return func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -43,7 +42,7 @@ func (b *bench) is(want ...string) func() bool {
 	}
 }
 
-func (b *bench) work(ctx context.Context, realm string) error {
+func (b *realms) work(ctx context.Context, realm string) error {
 	b.mu.Lock()
 	b.working = append(b.working, realm)
 	b.mu.Unlock()
@@ -54,7 +53,7 @@ func (b *bench) work(ctx context.Context, realm string) error {
 	return nil
 }
 
-func (b *bench) ended(realm string) {
+func (b *realms) ended(realm string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if slices.Contains(b.working, realm) {
@@ -67,18 +66,13 @@ func (b *bench) ended(realm string) {
 // those of the list. Without a reply it works on.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	b := &bench{}
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	nc := testkit.Conn(t, server, bus.RoleProcessor)
-	go func() {
-		ended <- realmset.Run(running, realmset.Config{Conn: nc, Realms: []string{"default"}, Work: b.work, Ended: b.ended, Interval: time.Millisecond})
-	}()
-	testkit.WaitFor(t, ctx, "work in the first realm", b.is("default"))
+	r := testkit.NewRealm(t)
+	b := &realms{}
+	c := realmset.Config{Conn: r.Conn(bus.RoleProcessor), Realms: []string{"default"}, Work: b.work, Ended: b.ended, Interval: time.Millisecond}
+	s := testkit.Run(t, func(ctx context.Context) error { return realmset.Run(ctx, c) })
+	r.WaitFor("work in the first realm", b.is("default"))
 	b.set("default", "shop")
-	graph := testkit.Conn(t, server, bus.RoleAnswers)
+	graph := r.Conn(bus.RoleAnswers)
 	serve := func() (stop func()) {
 		return testkit.Answer(t, graph, bus.InternalSubject(bus.SystemRealm, bus.OpRealms), &coppicev1.RealmsRequest{},
 			func(q *coppicev1.RealmsRequest) (*coppicev1.RealmsReply, *lifecycle.Error) {
@@ -92,9 +86,9 @@ func TestFollow(t *testing.T) {
 			})
 	}
 	away := serve()
-	testkit.WaitFor(t, ctx, "work in the realm that was created", b.is("default", "shop"))
+	r.WaitFor("work in the realm that was created", b.is("default", "shop"))
 	b.set("shop")
-	testkit.WaitFor(t, ctx, "the end of the work in the realm that was deleted", b.is("shop"))
+	r.WaitFor("the end of the work in the realm that was deleted", b.is("shop"))
 	away()
 	b.set()
 	if !b.is("shop")() {
@@ -102,13 +96,10 @@ func TestFollow(t *testing.T) {
 	}
 	b.set("blog", "shop")
 	serve()
-	testkit.WaitFor(t, ctx, "work in one realm more", b.is("blog", "shop"))
-	stop()
-	if err := testkit.Receive(t, ctx, "the end", ended); err != nil {
-		t.Error(err)
-	}
+	r.WaitFor("work in one realm more", b.is("blog", "shop"))
+	s.Stop()
 	if !b.is()() {
-		t.Error("work goes on after the end")
+		t.Error("work goes on after Run has returned")
 	}
 	if fmt.Sprint(b.removed) != "[default]" {
 		t.Errorf("removed: %v", b.removed)
@@ -119,7 +110,7 @@ func TestFollow(t *testing.T) {
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	b := &bench{}
+	b := &realms{}
 	broken := errors.New("broken")
 	err := realmset.Run(ctx, realmset.Config{
 		Conn: testkit.Conn(t, testkit.NATS(t), bus.RoleProcessor), Realms: []string{"default", "shop"},

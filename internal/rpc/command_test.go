@@ -110,7 +110,7 @@ func TestCommandsKeepTheID(t *testing.T) {
 func noResponders(t *testing.T) error {
 	t.Helper()
 	b := start(t)
-	err := rpc.Send(b.ctx, b.asks, subject, nil, nil, nil)
+	err := rpc.Send(b.Ctx, b.asks, subject, nil, nil, nil)
 	if !errors.Is(err, lifecycle.ReasonServiceUnavailable) {
 		t.Fatalf("got %v", err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -53,20 +52,19 @@ func TestOneConnectionIsBlocked(t *testing.T) {
 	for name, known := range map[string]bool{"after a request": true, "at its first request": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
-			b := &bench{testkit.Context(t), testkit.Conn(t, s, bus.RoleOperator), testkit.Conn(t, s, bus.RoleAnswers)}
+			b := start(t)
 			testkit.Answer(t, b.graph, subject, &coppicev1.ListRequest{}, func(*coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
 				return &coppicev1.ListReply{}, nil
 			})
 			link := &stall{blocked: make(chan struct{}, 1), release: make(chan struct{})}
-			nc, err := nats.Connect(s.URL(), nats.UserInfo(bus.RoleOperator, s.Password(bus.RoleOperator)),
+			nc, err := nats.Connect(b.Server.URL(), nats.UserInfo(bus.RoleOperator, b.Server.Password(bus.RoleOperator)),
 				nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleOperator)), nats.Timeout(testkit.Timeout), nats.SetCustomDialer(link))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(nc.Close)
 			if known {
-				if err := rpc.Call(b.ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{}); err != nil {
+				if err := rpc.Call(b.Ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -77,10 +75,10 @@ func TestOneConnectionIsBlocked(t *testing.T) {
 			if err := nc.Publish(subject, nil); err != nil {
 				t.Error(err)
 			}
-			testkit.Receive(t, b.ctx, "the write that blocks", link.blocked)
+			testkit.Receive(t, b.Ctx, "the write that blocks", link.blocked)
 			for range 2 {
 				watches.Go(func() {
-					_, stop := rpc.Watched(b.ctx, nc, subject)
+					_, stop := rpc.Watched(b.Ctx, nc, subject)
 					defer stop()
 					if !known && !released.Load() {
 						t.Error("a request is sent before violations are listened for")
@@ -90,12 +88,12 @@ func TestOneConnectionIsBlocked(t *testing.T) {
 			answered := make(chan error, 100)
 			go func() {
 				for range 100 { // those above may need time to block
-					_, err := b.call(b.ctx, &coppicev1.ListRequest{})
+					_, err := b.call(b.Ctx, &coppicev1.ListRequest{})
 					answered <- err
 				}
 			}()
 			for range 100 {
-				if err := testkit.Receive(t, b.ctx, "the reply on another connection", answered); err != nil {
+				if err := testkit.Receive(t, b.Ctx, "the reply on another connection", answered); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -106,16 +104,15 @@ func TestOneConnectionIsBlocked(t *testing.T) {
 // The waits of a connection are kept while the connection is in use, and not longer.
 func TestConnectionsAreForgotten(t *testing.T) {
 	t.Parallel()
-	s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
-	ctx := testkit.Context(t)
+	r := testkit.NewRealm(t)
 	request := func() weak.Pointer[nats.Conn] {
-		nc, err := nats.Connect("", append(s.Options(bus.RoleOperator), nats.Timeout(testkit.Timeout))...)
+		nc, err := nats.Connect("", append(r.Server.Options(bus.RoleOperator), nats.Timeout(testkit.Timeout))...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer nc.Close()
 		nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) { _ = nc.Stats() })
-		err = rpc.Call(ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
+		err = rpc.Call(r.Ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
 		is(t, err, lifecycle.ReasonServiceUnavailable, true, "no graph service answers")
 		runtime.GC()
 		if !rpc.Known(weak.Make(nc)) {
@@ -124,7 +121,7 @@ func TestConnectionsAreForgotten(t *testing.T) {
 		return weak.Make(nc)
 	}
 	closed := request()
-	testkit.WaitFor(t, ctx, "the end of the waits of a closed connection", func() bool {
+	r.WaitFor("the end of the waits of a closed connection", func() bool {
 		runtime.GC()
 		return !rpc.Known(closed)
 	})

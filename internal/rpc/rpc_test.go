@@ -23,19 +23,19 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 var subject = bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleOperator, Verb: bus.VerbVerify}.Subject()
 
-// bench has the connection of a client, and one that replaces the graph service.
-type bench struct {
-	ctx         context.Context
+// called is a realm with the connection of a client. The test plays the graph service.
+type called struct {
+	*testkit.Realm
 	asks, graph *nats.Conn
 }
 
-func start(t *testing.T) *bench {
+func start(t *testing.T) *called {
 	t.Helper()
-	s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 1 << 16})
-	return &bench{testkit.Context(t), testkit.Conn(t, s, bus.RoleOperator), testkit.Conn(t, s, bus.RoleAnswers)}
+	r := testkit.NewRealmOn(t, testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 1 << 16}))
+	return &called{r, r.Conn(bus.RoleOperator), r.Conn(bus.RoleAnswers)}
 }
 
-func (b *bench) call(ctx context.Context, request *coppicev1.ListRequest) (*coppicev1.ListReply, error) {
+func (b *called) call(ctx context.Context, request *coppicev1.ListRequest) (*coppicev1.ListReply, error) {
 	reply := &coppicev1.ListReply{}
 	return reply, rpc.Call(ctx, b.asks, subject, nil, request, reply)
 }
@@ -60,16 +60,16 @@ func TestCall(t *testing.T) {
 		}
 		return &coppicev1.ListReply{Continue: q.GetContinue() + "!"}, nil
 	})
-	if reply, err := b.call(b.ctx, &coppicev1.ListRequest{Continue: "a"}); err != nil || reply.GetContinue() != "a!" {
+	if reply, err := b.call(b.Ctx, &coppicev1.ListRequest{Continue: "a"}); err != nil || reply.GetContinue() != "a!" {
 		t.Errorf("got %v, %v", reply, err)
 	}
-	_, err := b.call(b.ctx, &coppicev1.ListRequest{Continue: "refuse"})
+	_, err := b.call(b.Ctx, &coppicev1.ListRequest{Continue: "refuse"})
 	is(t, err, lifecycle.ReasonInvalid, false, "no")
 	var e *lifecycle.Error
 	if !errors.As(err, &e) || e.Name != "a" || e.Index != 3 || len(e.Causes) != 1 {
 		t.Errorf("the details are lost: %+v", e)
 	}
-	_, err = b.call(b.ctx, &coppicev1.ListRequest{Continue: strings.Repeat("x", 1<<16)})
+	_, err = b.call(b.Ctx, &coppicev1.ListRequest{Continue: strings.Repeat("x", 1<<16)})
 	is(t, err, lifecycle.ReasonRequestEntityTooLarge, false, "takes messages of up to 65536")
 }
 
@@ -78,7 +78,7 @@ func TestCall(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	_, err := b.call(b.ctx, &coppicev1.ListRequest{})
+	_, err := b.call(b.Ctx, &coppicev1.ListRequest{})
 	is(t, err, lifecycle.ReasonServiceUnavailable, true, `no graph service answers for realm "default"`)
 	sub, err := b.graph.SubscribeSync(subject)
 	if err == nil {
@@ -87,7 +87,7 @@ func TestNoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	brief, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
+	brief, cancel := context.WithTimeout(b.Ctx, 50*time.Millisecond)
 	defer cancel()
 	_, err = b.call(brief, &coppicev1.ListRequest{})
 	is(t, err, lifecycle.ReasonTimeout, true, "not known whether")
@@ -159,10 +159,10 @@ func TestRetry(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	if rpc.Answers(b.ctx, b.asks, subject) {
+	if rpc.Answers(b.Ctx, b.asks, subject) {
 		t.Error("Answers is true without a responder")
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
 	asked := make(chan *nats.Msg, 1)
 	_, err := b.graph.Subscribe(subject, func(m *nats.Msg) {
@@ -178,11 +178,11 @@ func TestAnswers(t *testing.T) {
 	if !rpc.Answers(ctx, b.asks, subject) {
 		t.Error("Answers is false, although a responder is subscribed")
 	}
-	if m := testkit.Receive(t, b.ctx, "the request", asked); len(m.Data) != 0 {
+	if m := testkit.Receive(t, b.Ctx, "the request", asked); len(m.Data) != 0 {
 		t.Errorf("it was asked by %v", m)
 	}
 	b.asks.Close()
-	if rpc.Answers(b.ctx, b.asks, subject) {
+	if rpc.Answers(b.Ctx, b.asks, subject) {
 		t.Error("Answers is true without a connection")
 	}
 }
@@ -201,16 +201,16 @@ func TestDenied(t *testing.T) {
 	})
 	allowed := make(chan error, 1)
 	go func() {
-		_, err := b.call(b.ctx, &coppicev1.ListRequest{})
+		_, err := b.call(b.Ctx, &coppicev1.ListRequest{})
 		allowed <- err
 	}()
 	forbidden := bus.API{Realm: bus.DefaultRealm, Actor: "other", Verb: bus.VerbList, Plural: "pods", Namespace: "shop"}.Subject()
 	for range 3 {
-		err := rpc.Call(b.ctx, b.asks, forbidden, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
+		err := rpc.Call(b.Ctx, b.asks, forbidden, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
 		is(t, err, lifecycle.ReasonForbidden, false, `may not list pods as actor "other" in realm "default"`)
 	}
 	close(release)
-	if err := testkit.Receive(t, b.ctx, "the reply", allowed); err != nil {
+	if err := testkit.Receive(t, b.Ctx, "the reply", allowed); err != nil {
 		t.Error(err)
 	}
 	if reported.Load() == 0 {

@@ -28,7 +28,7 @@ func TestAttemptsSayTheirTimeout(t *testing.T) {
 	if err := b.graph.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	var commands rpc.Commands
@@ -43,13 +43,13 @@ func TestAttemptsSayTheirTimeout(t *testing.T) {
 		})
 	}()
 	for range 2 {
-		text := testkit.Receive(t, b.ctx, "an attempt", timeouts)
+		text := testkit.Receive(t, b.Ctx, "an attempt", timeouts)
 		if ms, err := strconv.Atoi(text); err != nil || ms < 1 || ms > int(timeout.Milliseconds()) {
 			t.Errorf("the attempt says %q", text)
 		}
 	}
 	cancel()
-	if err := testkit.Receive(t, b.ctx, "the end", ended); !errors.Is(err, context.Canceled) {
+	if err := testkit.Receive(t, b.Ctx, "the end", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
 }

@@ -18,7 +18,7 @@ func TestEnd(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"in time": testkit.Timeout, "not in time": time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t).streams()
+			b := newQueue(t)
 			b.ackWait = testkit.Timeout // a message is delivered again only if it was returned
 			b.publish(1)
 			begun, finish := make(chan struct{}), make(chan struct{})
@@ -32,16 +32,13 @@ func TestEnd(t *testing.T) {
 				}
 			})
 			c.Grace = grace
-			stop := b.run(c)
-			testkit.Receive(t, b.ctx, "the message", begun)
-			ended := make(chan error, 1)
-			go func() { ended <- stop() }()
+			w := b.run(c)
+			testkit.Receive(t, b.Ctx, "the message", begun)
+			w.Cancel()
 			if name == "in time" {
 				close(finish)
 			}
-			if err := testkit.Receive(t, b.ctx, "the end", ended); err != nil {
-				t.Fatal(err)
-			}
+			w.Stop()
 			if name == "in time" {
 				b.waitForEnd()
 				return
@@ -52,22 +49,22 @@ func TestEnd(t *testing.T) {
 }
 
 // redelivered waits until another worker has the message that one has given up.
-func (b *bench) redelivered() {
-	b.t.Helper()
+func (b *queue) redelivered() {
+	b.Helper()
 	again := make(chan string, 1)
 	b.run(b.config(func(_ context.Context, m *worker.Message) error {
 		again <- number(m)
 		return nil
 	}))
-	testkit.Receive(b.t, b.ctx, "the message, by another", again)
+	testkit.Receive(b, b.Ctx, "the message, by another", again)
 }
 
 // Messages of a worker that died are delivered to another one.
 func TestDeath(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	b.publish(4)
-	other := testkit.Conn(t, b.server, bus.RoleFinalizer)
+	other := b.Conn(bus.RoleFinalizer)
 	var busy atomic.Int32
 	dying := b.config(func(ctx context.Context, _ *worker.Message) error {
 		busy.Add(1)
@@ -76,7 +73,7 @@ func TestDeath(t *testing.T) {
 	})
 	dying.Conn, dying.Concurrency, dying.Grace = other, 2, time.Millisecond
 	b.run(dying)
-	testkit.WaitFor(t, b.ctx, "messages to be taken", func() bool { return busy.Load() == 2 })
+	b.WaitFor("messages to be taken", func() bool { return busy.Load() == 2 })
 	other.Close()
 	var redelivered, done atomic.Int32
 	c := b.config(func(context.Context, *worker.Message) error { return nil })
@@ -87,7 +84,7 @@ func TestDeath(t *testing.T) {
 		done.Add(1)
 	}
 	b.run(c)
-	testkit.WaitFor(t, b.ctx, "all messages", func() bool { return done.Load() >= 4 }) // more on a busy machine
+	b.WaitFor("all messages", func() bool { return done.Load() >= 4 }) // more on a busy machine
 	b.waitForEnd()
 	if n := redelivered.Load(); n < 2 || n > 8 {
 		t.Errorf("%d were delivered again", n)
@@ -98,7 +95,7 @@ func TestDeath(t *testing.T) {
 // are returned to the queue.
 func TestPeerGone(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	b.ackWait = testkit.Timeout // a message is delivered again only if it was returned
 	b.publish(1)
 	begun := make(chan struct{})
@@ -113,13 +110,9 @@ func TestPeerGone(t *testing.T) {
 		asked++
 		return asked < 3 // it is there for a while
 	}
-	stop := b.run(c)
-	testkit.Receive(t, b.ctx, "the message", begun)
-	ended := make(chan error, 1)
-	go func() { ended <- stop() }()
-	if err := testkit.Receive(t, b.ctx, "the end", ended); err != nil {
-		t.Fatal(err)
-	}
+	w := b.run(c)
+	testkit.Receive(t, b.Ctx, "the message", begun)
+	w.Stop()
 	if asked != 3 {
 		t.Errorf("the peer was asked for %d times", asked)
 	}
@@ -129,7 +122,7 @@ func TestPeerGone(t *testing.T) {
 // While the peer is available, running handlers finish.
 func TestPeerThere(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	b.ackWait = testkit.Timeout // a message is delivered again only if it was returned
 	b.publish(1)
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -150,10 +143,8 @@ func TestPeerThere(t *testing.T) {
 		}
 		return true
 	}
-	stop := b.run(c)
-	testkit.Receive(t, b.ctx, "the message", begun)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	w := b.run(c)
+	testkit.Receive(t, b.Ctx, "the message", begun)
+	w.Stop()
 	b.waitForEnd()
 }

@@ -20,7 +20,7 @@ import (
 // retry needs, and blocks no other message.
 func TestPark(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	b.publish(2)
 	c := b.config(func(_ context.Context, m *worker.Message) error {
 		if number(m) == "0" {
@@ -34,7 +34,7 @@ func TestPark(t *testing.T) {
 	b.run(c)
 	attempts, parked := 0, 0
 	for parked == 0 {
-		o := testkit.Receive(t, b.ctx, "an outcome", outcomes)
+		o := testkit.Receive(t, b.Ctx, "an outcome", outcomes)
 		if o.Err != nil {
 			attempts++
 		}
@@ -46,12 +46,12 @@ func TestPark(t *testing.T) {
 		t.Errorf("parked after %d attempts", attempts)
 	}
 	b.waitForEnd()
-	stream, err := b.js.Stream(b.ctx, bus.ParkedStream(realm))
+	stream, err := b.JS().Stream(b.Ctx, bus.ParkedStream(realm))
 	if err != nil {
 		t.Fatal(err)
 	}
 	original := subject(0)
-	m, err := stream.GetLastMsgForSubject(b.ctx, bus.ParkedSubject(realm, original, 1))
+	m, err := stream.GetLastMsgForSubject(b.Ctx, bus.ParkedSubject(realm, original, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +68,9 @@ func TestPark(t *testing.T) {
 // A message that cannot be parked is not lost.
 func TestParkFails(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	parked := bus.WorkConfigs(realm, 1)[2]
-	if err := b.js.DeleteStream(b.ctx, parked.Name); err != nil {
+	if err := b.JS().DeleteStream(b.Ctx, parked.Name); err != nil {
 		t.Fatal(err)
 	}
 	b.publish(1)
@@ -81,12 +81,12 @@ func TestParkFails(t *testing.T) {
 	})
 	c.ParkAfter = 1
 	b.run(c)
-	testkit.WaitFor(t, b.ctx, "several attempts", func() bool { return attempts.Load() > 3 })
-	if _, err := b.js.CreateStream(b.ctx, parked); err != nil {
+	b.WaitFor("several attempts", func() bool { return attempts.Load() > 3 })
+	if _, err := b.JS().CreateStream(b.Ctx, parked); err != nil {
 		t.Fatal(err)
 	}
 	b.waitForEnd()
-	stream, err := b.js.Stream(b.ctx, parked.Name)
+	stream, err := b.JS().Stream(b.Ctx, parked.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestParkFails(t *testing.T) {
 // A message of a newer format is never parked: another program may handle it.
 func TestNewerFormat(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	b.publish(1)
 	c := b.config(func(_ context.Context, m *worker.Message) error {
 		if err := m.Known(worker.Format); err != nil {
@@ -119,7 +119,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 	b.run(c)
 	for range 3 {
-		o := testkit.Receive(t, b.ctx, "an outcome", outcomes)
+		o := testkit.Receive(t, b.Ctx, "an outcome", outcomes)
 		if o.Parked || o.Err == nil || !strings.Contains(o.Err.Error(), "has version 2 of the format of work, and this program handles versions up to 1: replace it by the version of Coppice of the graph service") {
 			t.Errorf("got %+v", o)
 		}

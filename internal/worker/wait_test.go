@@ -17,7 +17,7 @@ import (
 // Run waits for it.
 func TestRefusedConsumer(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	for _, reason := range []lifecycle.Reason{lifecycle.ReasonConflict, lifecycle.ReasonBadRequest} {
 		c := b.config(nil)
 		attempts, said := 0, 0
@@ -29,7 +29,7 @@ func TestRefusedConsumer(t *testing.T) {
 			return 0, &lifecycle.Error{Reason: reason}
 		}
 		var refusal *lifecycle.Error
-		if err := worker.Run(b.ctx, c); !errors.As(err, &refusal) || refusal.Reason != reason || attempts != 3 || said != 1 {
+		if err := worker.Run(b.Ctx, c); !errors.As(err, &refusal) || refusal.Reason != reason || attempts != 3 || said != 1 {
 			t.Errorf("%s: got %v after %d attempts; reported %d times what it waits for", reason, err, attempts, said)
 		}
 	}
@@ -39,7 +39,7 @@ func TestRefusedConsumer(t *testing.T) {
 // is created again.
 func TestWaits(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := &queue{testkit.NewRealm(t), ackWait}
 	done := make(chan string, 10)
 	var open atomic.Bool
 	c := b.config(func(_ context.Context, m *worker.Message) error {
@@ -49,21 +49,21 @@ func TestWaits(t *testing.T) {
 	c.Opened = func(is bool) { open.Store(is) }
 	c.Ensure, c.AckWait = nil, b.ackWait // the graph service creates it
 	b.run(c)
-	b.streams()
+	b.Streams()
 	if open.Load() {
 		t.Error("open without a consumer")
 	}
 	for range 2 {
-		if _, err := b.js.CreateConsumer(b.ctx, bus.FinalizeStream(realm), *b.consumerConfig()); err != nil {
+		if _, err := b.JS().CreateConsumer(b.Ctx, bus.FinalizeStream(realm), *b.consumerConfig()); err != nil {
 			t.Fatal(err)
 		}
 		b.publish(1)
-		testkit.Receive(t, b.ctx, "the message", done)
+		testkit.Receive(t, b.Ctx, "the message", done)
 		b.waitForEnd()
-		testkit.WaitFor(t, b.ctx, "open", open.Load)
-		if err := b.js.DeleteConsumer(b.ctx, bus.FinalizeStream(realm), durable); err != nil {
+		b.WaitFor("open", open.Load)
+		if err := b.JS().DeleteConsumer(b.Ctx, bus.FinalizeStream(realm), durable); err != nil {
 			t.Fatal(err)
 		}
-		testkit.WaitFor(t, b.ctx, "the loss to be noticed", func() bool { return !open.Load() })
+		b.WaitFor("the loss to be noticed", func() bool { return !open.Load() })
 	}
 }

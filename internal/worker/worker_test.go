@@ -19,7 +19,7 @@ import (
 // delivered again, because the worker reports progress. Without that it is.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	b.ackWait = 12 * time.Second // a report every 3 s, which a busy machine may delay
 	b.publish(1)
 	silent, calls := make(chan struct{}), atomic.Int32{}
@@ -28,17 +28,17 @@ func TestHeartbeats(t *testing.T) {
 		<-silent
 		return nil
 	}))
-	testkit.WaitFor(t, b.ctx, "the message", func() bool { return calls.Load() > 0 })
+	b.WaitFor("the message", func() bool { return calls.Load() > 0 })
 	other := subject(1)
-	if _, err := b.js.Publish(b.ctx, other, nil); err != nil {
+	if _, err := b.JS().Publish(b.Ctx, other, nil); err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := b.js.Consumer(b.ctx, bus.FinalizeStream(realm), durable)
+	consumer, err := b.JS().Consumer(b.Ctx, bus.FinalizeStream(realm), durable)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for delivery := uint64(1); delivery <= 3; delivery++ {
-		m, err := consumer.Next(jetstream.FetchContext(b.ctx))
+		m, err := consumer.Next(jetstream.FetchContext(b.Ctx))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestNothingWaitsInAWorker(t *testing.T) {
 	for _, concurrency := range []int{1, 4} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t).streams()
+			b := newQueue(t)
 			b.ackWait = testkit.Timeout // nothing is delivered again
 			release := make(chan struct{})
 			var busy atomic.Int32
@@ -82,7 +82,7 @@ func TestNothingWaitsInAWorker(t *testing.T) {
 			b.run(slow)
 			total := 3 * concurrency
 			b.publish(total)
-			testkit.WaitFor(t, b.ctx, "the slow worker to be busy", func() bool { return int(busy.Load()) == concurrency })
+			b.WaitFor("the slow worker to be busy", func() bool { return int(busy.Load()) == concurrency })
 			done := make(chan string, total)
 			var redelivered atomic.Int32
 			fast := b.config(func(_ context.Context, m *worker.Message) error {
@@ -96,7 +96,7 @@ func TestNothingWaitsInAWorker(t *testing.T) {
 			}
 			b.run(fast)
 			for range total - concurrency {
-				testkit.Receive(t, b.ctx, "a message that the slow worker is not at", done)
+				testkit.Receive(t, b.Ctx, "a message that the slow worker is not at", done)
 			}
 			close(release)
 			b.waitForEnd()
@@ -113,7 +113,7 @@ func TestNothingWaitsInAWorker(t *testing.T) {
 // A failed message comes again, later and later, for as long as it takes.
 func TestRetry(t *testing.T) {
 	t.Parallel()
-	b := newBench(t).streams()
+	b := newQueue(t)
 	b.publish(1)
 	var attempts []uint64
 	done := make(chan struct{})
@@ -136,7 +136,7 @@ func TestRetry(t *testing.T) {
 		}
 	}
 	b.run(c)
-	testkit.Receive(t, b.ctx, "the last attempt", done)
+	testkit.Receive(t, b.Ctx, "the last attempt", done)
 	b.waitForEnd()
 	if failed.Load() != 9 || parked.Load() != 0 {
 		t.Errorf("%d failed, %d parked", failed.Load(), parked.Load())

@@ -1,7 +1,6 @@
 package finalizers_test
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -24,65 +22,43 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const realm = bus.DefaultRealm
 
-// bench is the service with its queues. The test plays the graph service.
-type bench struct {
-	t       *testing.T
-	ctx     context.Context
-	server  *natsd.Server
+// finalizing is a realm with the service of built-in finalizers. The test plays the graph service.
+type finalizing struct {
+	*testkit.Realm
 	graph   *nats.Conn
-	js      jetstream.JetStream
 	service *finalizers.Service
 }
 
-func start(t *testing.T) *bench {
+// start starts the service, in a realm that has no queues yet.
+func start(t *testing.T) *finalizing {
 	t.Helper()
-	b := &bench{t: t, ctx: testkit.Context(t), server: testkit.NATS(t)}
-	b.graph = testkit.Conn(t, b.server, bus.RoleAnswers)
-	b.js = testkit.JetStream(t, b.server, bus.RoleGraph)
+	b := &finalizing{Realm: testkit.NewRealm(t)}
+	b.graph = b.Conn(bus.RoleAnswers)
 	var err error
-	b.service, err = finalizers.New(finalizers.Config{Conn: testkit.Conn(t, b.server, bus.RoleFinalizers), Instance: "tested"})
-	if err != nil {
+	if b.service, err = finalizers.New(finalizers.Config{Conn: b.Conn(bus.RoleFinalizers), Instance: "tested"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- b.service.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.Run(t, b.service.Run)
 	return b
 }
 
-func (b *bench) streams() *bench {
-	b.t.Helper()
-	if err := bus.EnsureStreams(b.ctx, b.js, realm, 1); err != nil {
-		b.t.Fatal(err)
-	}
+// startWithQueues is start in a realm with queues.
+func startWithQueues(t *testing.T) *finalizing {
+	t.Helper()
+	b := start(t)
+	b.Streams()
 	return b
 }
 
-func (b *bench) enqueue(queue string, chunk proto.Message) {
-	b.t.Helper()
-	data, err := proto.Marshal(chunk)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, queue), data); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *bench) waitForEnd() {
-	b.t.Helper()
-	testkit.WaitFor(b.t, b.ctx, "the queues to be empty", func() bool {
-		ctx, cancel := testkit.Attempt(b.ctx)
-		defer cancel()
-		s, err := b.js.Stream(ctx, bus.WorkStream(realm))
-		return err == nil && s.CachedInfo().State.Msgs == 0
+// asked gives a reply to the requests for an operation, and returns the requests.
+func asked[Q, R proto.Message](b *finalizing, op string, request Q, reply R) <-chan Q {
+	b.Helper()
+	requests := make(chan Q, 100)
+	testkit.Answer(b, b.graph, bus.InternalSubject(realm, op), request, func(q Q) (R, *lifecycle.Error) {
+		requests <- proto.Clone(q).(Q)
+		return reply, nil
 	})
+	return requests
 }
 
 func packed(u string) []byte { return []byte(uid.MustParse(u)) }
@@ -90,72 +66,57 @@ func packed(u string) []byte { return []byte(uid.MustParse(u)) }
 // The references of dependents to the owners that a message names are removed.
 func TestOrphan(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
-	asked := make(chan *coppicev1.OrphanRequest, 10)
-	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpOrphan), &coppicev1.OrphanRequest{},
-		func(q *coppicev1.OrphanRequest) (*coppicev1.OrphanReply, *lifecycle.Error) {
-			asked <- proto.Clone(q).(*coppicev1.OrphanRequest)
-			return &coppicev1.OrphanReply{Orphaned: 3}, nil
-		})
+	b := startWithQueues(t)
+	requests := asked(b, bus.OpOrphan, &coppicev1.OrphanRequest{}, &coppicev1.OrphanReply{Orphaned: 3})
 	chunk := &coppicev1.OrphanChunk{Groups: []*coppicev1.DependentsOf{
 		{Owner: packed("web"), Dependents: append(packed("a"), packed("b")...), Revision: 7},
 		{Owner: packed("api"), Dependents: packed("c"), Revision: 8},
 	}}
-	b.enqueue(bus.QueueOrphan, chunk)
-	got := testkit.Receive(t, b.ctx, "a request", asked)
+	b.Enqueue(bus.QueueOrphan, chunk)
+	got := testkit.Receive(t, b.Ctx, "a request", requests)
 	if want := (&coppicev1.OrphanRequest{Groups: chunk.GetGroups(), Protocol: bus.Protocol}); !proto.Equal(got, want) {
 		t.Errorf("asked for %v, want %v", got, want)
 	}
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 }
 
 // The contents of the namespaces and kinds that a message names are deleted.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
-	asked := make(chan *coppicev1.DrainRequest, 10)
-	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpDrain), &coppicev1.DrainRequest{},
-		func(q *coppicev1.DrainRequest) (*coppicev1.DrainReply, *lifecycle.Error) {
-			asked <- proto.Clone(q).(*coppicev1.DrainRequest)
-			return &coppicev1.DrainReply{Drained: 3}, nil
-		})
+	b := startWithQueues(t)
+	requests := asked(b, bus.OpDrain, &coppicev1.DrainRequest{}, &coppicev1.DrainReply{Drained: 3})
 	chunk := &coppicev1.DrainChunk{Groups: []*coppicev1.DependentsOf{
 		{Owner: packed("shop"), Dependents: append(packed("a"), packed("b")...), Revision: 7},
 		{Owner: packed("kind"), Dependents: packed("c"), Revision: 8},
 	}}
-	b.enqueue(bus.QueueDrain, chunk)
-	got := testkit.Receive(t, b.ctx, "a request", asked)
+	b.Enqueue(bus.QueueDrain, chunk)
+	got := testkit.Receive(t, b.Ctx, "a request", requests)
 	if want := (&coppicev1.DrainRequest{Groups: chunk.GetGroups(), Protocol: bus.Protocol}); !proto.Equal(got, want) {
 		t.Errorf("asked for %v, want %v", got, want)
 	}
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 }
 
 // A built-in finalizer is removed from the objects that may be done with it.
 // One that is not done after all is no error: it will be pending again.
 func TestFinish(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
-	asked := make(chan *coppicev1.FinishRequest, 10)
-	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
-		func(q *coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
-			asked <- proto.Clone(q).(*coppicev1.FinishRequest)
-			return &coppicev1.FinishReply{}, nil
-		})
+	b := startWithQueues(t)
+	requests := asked(b, bus.OpFinish, &coppicev1.FinishRequest{}, &coppicev1.FinishReply{})
 	before := ""
 	for _, f := range []string{lifecycle.FinalizerForeground, lifecycle.FinalizerOrphan} {
 		uids := append(packed("a"), packed("b")...)
-		b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: f, Uids: uids})
-		got := testkit.Receive(t, b.ctx, "a request", asked)
+		b.Enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: f, Uids: uids})
+		got := testkit.Receive(t, b.Ctx, "a request", requests)
 		for got.GetFinalizer() == before { // repeated, because its reply was late
-			got = testkit.Receive(t, b.ctx, "a request", asked)
+			got = testkit.Receive(t, b.Ctx, "a request", requests)
 		}
 		before = f
 		if want := (&coppicev1.FinishRequest{Finalizer: f, Uids: uids, Protocol: bus.Protocol}); !proto.Equal(got, want) {
 			t.Errorf("asked for %v, want %v", got, want)
 		}
 	}
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 }
 
 // While no writer answers, the work stays in its queue. The service may start before its
@@ -164,17 +125,12 @@ func TestWaits(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	if b.service.Ready() == nil {
-		t.Error("ready without queues")
+		t.Error("the service is ready without queues")
 	}
-	b.streams()
-	testkit.WaitFor(t, b.ctx, "the service to be ready", func() bool { return b.service.Ready() == nil })
-	b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: lifecycle.FinalizerOrphan, Uids: packed("a")})
-	testkit.WaitFor(t, b.ctx, "the service to have taken the chunk", func() bool {
-		ctx, cancel := testkit.Attempt(b.ctx)
-		defer cancel()
-		c, err := b.js.Consumer(ctx, bus.WorkStream(realm), bus.DurableFinish)
-		return err == nil && c.CachedInfo().NumAckPending == 1
-	})
+	b.Streams()
+	b.WaitUntilReady(b.service)
+	b.Enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: lifecycle.FinalizerOrphan, Uids: packed("a")})
+	b.WaitForConsumer(bus.DurableFinish, "the service to have taken the chunk", func(c *jetstream.ConsumerInfo) bool { return c.NumAckPending == 1 })
 	var calls atomic.Int32
 	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
 		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
@@ -183,7 +139,7 @@ func TestWaits(t *testing.T) {
 			}
 			return &coppicev1.FinishReply{Finished: 1}, nil
 		})
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 	if n := calls.Load(); n < 3 || n > 6 { // a request without a timely reply is repeated
 		t.Errorf("asked %d times", n)
 	}
@@ -192,30 +148,19 @@ func TestWaits(t *testing.T) {
 // A message that cannot be read, or that the writer refuses for good, is parked.
 func TestParks(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
+	b := startWithQueues(t)
 	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
 		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
 			return nil, &lifecycle.Error{Reason: lifecycle.ReasonBadRequest, Message: "not built in"}
 		})
 	for _, queue := range []string{bus.QueueOrphan, bus.QueueDrain} {
-		if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, queue), []byte("no chunk")); err != nil {
-			t.Fatal(err)
-		}
+		b.Publish(bus.WorkSubject(realm, queue), []byte("no chunk"))
 	}
-	b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: "example.com/x", Uids: packed("a")})
-	b.waitForEnd()
-	s, err := b.js.Stream(b.ctx, bus.ParkedStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.Enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: "example.com/x", Uids: packed("a")})
+	b.WaitForEmptyQueues()
 	for sequence, queue := range []string{bus.QueueOrphan, bus.QueueDrain, bus.QueueFinish} {
-		m, err := s.GetLastMsgForSubject(b.ctx, bus.ParkedSubject(realm, bus.WorkSubject(realm, queue), uint64(sequence)+1))
-		if err != nil {
-			t.Fatalf("%s: %v", queue, err)
-		}
-		var parked coppicev1.Parked
-		if err := proto.Unmarshal(m.Data, &parked); err != nil || parked.GetError() == "" || parked.GetBy() != "tested" {
-			t.Errorf("parked as %v, %v", &parked, err)
+		if p := b.Parked(bus.WorkSubject(realm, queue), uint64(sequence)+1); p.GetError() == "" || p.GetBy() != "tested" {
+			t.Errorf("parked %v, want an error, by the service", p)
 		}
 	}
 }
@@ -223,46 +168,22 @@ func TestParks(t *testing.T) {
 // Chunks of a newer format stay in their queues, and nothing is requested because of them.
 func TestNewerFormat(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
-	asked := make(chan string, 100)
-	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpOrphan), &coppicev1.OrphanRequest{},
-		func(*coppicev1.OrphanRequest) (*coppicev1.OrphanReply, *lifecycle.Error) {
-			asked <- bus.OpOrphan
-			return &coppicev1.OrphanReply{}, nil
-		})
-	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpDrain), &coppicev1.DrainRequest{},
-		func(*coppicev1.DrainRequest) (*coppicev1.DrainReply, *lifecycle.Error) {
-			asked <- bus.OpDrain
-			return &coppicev1.DrainReply{}, nil
-		})
-	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
-		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
-			asked <- bus.OpFinish
-			return &coppicev1.FinishReply{}, nil
-		})
+	b := startWithQueues(t)
+	orphans := asked(b, bus.OpOrphan, &coppicev1.OrphanRequest{}, &coppicev1.OrphanReply{})
+	drains := asked(b, bus.OpDrain, &coppicev1.DrainRequest{}, &coppicev1.DrainReply{})
+	finishes := asked(b, bus.OpFinish, &coppicev1.FinishRequest{}, &coppicev1.FinishReply{})
 	groups := []*coppicev1.DependentsOf{{Owner: packed("web"), Dependents: packed("a"), Revision: 7}}
 	for queue, chunk := range map[string]proto.Message{
 		bus.QueueOrphan: &coppicev1.OrphanChunk{Groups: groups, Format: worker.Format + 1},
 		bus.QueueDrain:  &coppicev1.DrainChunk{Groups: groups, Format: worker.Format + 1},
 		bus.QueueFinish: &coppicev1.FinishChunk{Finalizer: lifecycle.FinalizerOrphan, Uids: packed("a"), Format: worker.Format + 1},
 	} {
-		b.enqueue(queue, chunk)
+		b.Enqueue(queue, chunk)
 	}
-	testkit.WaitFor(t, b.ctx, "each chunk to be refused", func() bool {
-		ctx, cancel := testkit.Attempt(b.ctx)
-		defer cancel()
-		refused := 0
-		for _, durable := range []string{bus.DurableOrphan, bus.DurableDrain, bus.DurableFinish} {
-			c, err := b.js.Consumer(ctx, bus.WorkStream(realm), durable)
-			if err == nil && c.CachedInfo().NumRedelivered > 0 {
-				refused++
-			}
-		}
-		return refused == 3
-	})
-	select {
-	case op := <-asked:
-		t.Errorf("%s was requested", op)
-	default:
+	for _, durable := range []string{bus.DurableOrphan, bus.DurableDrain, bus.DurableFinish} {
+		b.WaitForConsumer(durable, "the chunk to be refused", func(c *jetstream.ConsumerInfo) bool { return c.NumRedelivered > 0 })
+	}
+	if n := len(orphans) + len(drains) + len(finishes); n > 0 {
+		t.Errorf("%d requests were sent for chunks of a newer format, want none", n)
 	}
 }

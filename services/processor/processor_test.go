@@ -2,7 +2,6 @@ package processor_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -44,67 +42,46 @@ const (
 	unknown  = coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN
 )
 
-// bench is a processor with its queue, and a graph service that the test
-// plays: what it is asked for comes in channels.
-type bench struct {
-	t         *testing.T
-	ctx       context.Context
-	server    *natsd.Server
-	js        jetstream.JetStream
+// processing is a realm with a processor. The test plays the graph service: what the processor asks for comes in channels.
+type processing struct {
+	*testkit.Realm
 	service   *processor.Service
-	registry  *prometheus.Registry
 	asked     chan *coppicev1.ResolveRequest
 	at        atomic.Uint64 // the revision of the last question
 	proposals chan *coppicev1.ProposeRequest
 	parts     bool // the graph service resolves one object at a time
 }
 
-func start(t *testing.T) *bench {
+// start starts a processor, in a realm with queues.
+func start(t *testing.T) *processing {
 	t.Helper()
-	return startWith(t, processor.Config{})
-}
-
-// startWith completes the configuration.
-func startWith(t *testing.T, c processor.Config) *bench {
-	t.Helper()
-	b := &bench{
-		t: t, ctx: testkit.Context(t), server: testkit.NATS(t), registry: prometheus.NewRegistry(),
-		asked: make(chan *coppicev1.ResolveRequest, 1000), proposals: make(chan *coppicev1.ProposeRequest, 1000),
-	}
-	b.js = testkit.JetStream(t, b.server, bus.RoleGraph)
-	var err error
-	c.Conn, c.Instance, c.Registry = testkit.Conn(t, b.server, bus.RoleProcessor), "tested", b.registry
-	b.service, err = processor.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(b.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- b.service.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	b := startWith(t, processor.Config{})
+	b.Streams()
 	return b
 }
 
-// streams makes the processor's queue.
-func (b *bench) streams() *bench {
-	b.t.Helper()
-	if err := bus.EnsureStreams(b.ctx, b.js, realm, 1); err != nil {
-		b.t.Fatal(err)
+// startWith starts a processor in a realm that has no queues yet.
+func startWith(t *testing.T, c processor.Config) *processing {
+	t.Helper()
+	b := &processing{
+		Realm: testkit.NewRealm(t),
+		asked: make(chan *coppicev1.ResolveRequest, 1000), proposals: make(chan *coppicev1.ProposeRequest, 1000),
 	}
+	var err error
+	c.Conn, c.Instance, c.Registry = b.Conn(bus.RoleProcessor), "tested", prometheus.NewRegistry()
+	if b.service, err = processor.New(c); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Run(t, b.service.Run)
 	return b
 }
 
 // graph answers with these facts, and to proposals with what propose says. To a question at
 // revision never it answers with object stale, which is dangling, at an older revision.
-func (b *bench) graph(list []facts, propose func(*coppicev1.ProposeRequest) *coppicev1.ProposeReply) {
-	b.t.Helper()
-	nc := testkit.Conn(b.t, b.server, bus.RoleAnswers)
-	testkit.Answer(b.t, nc, bus.InternalSubject(realm, bus.OpResolve), &coppicev1.ResolveRequest{},
+func (b *processing) graph(list []facts, propose func(*coppicev1.ProposeRequest) *coppicev1.ProposeReply) {
+	b.Helper()
+	nc := b.Conn(bus.RoleAnswers)
+	testkit.Answer(b, nc, bus.InternalSubject(realm, bus.OpResolve), &coppicev1.ResolveRequest{},
 		func(q *coppicev1.ResolveRequest) (*coppicev1.ResolveReply, *lifecycle.Error) {
 			b.at.Store(q.GetMinRevision())
 			b.asked <- proto.Clone(q).(*coppicev1.ResolveRequest)
@@ -128,7 +105,7 @@ func (b *bench) graph(list []facts, propose func(*coppicev1.ProposeRequest) *cop
 			}
 			return reply, nil
 		})
-	testkit.Answer(b.t, nc, bus.InternalSubject(realm, bus.OpPropose), &coppicev1.ProposeRequest{},
+	testkit.Answer(b, nc, bus.InternalSubject(realm, bus.OpPropose), &coppicev1.ProposeRequest{},
 		func(q *coppicev1.ProposeRequest) (*coppicev1.ProposeReply, *lifecycle.Error) {
 			b.proposals <- proto.Clone(q).(*coppicev1.ProposeRequest)
 			return propose(q), nil
@@ -136,28 +113,9 @@ func (b *bench) graph(list []facts, propose func(*coppicev1.ProposeRequest) *cop
 }
 
 // dirty enqueues a chunk.
-func (b *bench) dirty(groups ...*coppicev1.DependentsOf) {
-	b.t.Helper()
-	data, err := proto.Marshal(&coppicev1.DirtyChunk{Groups: groups})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.publish(data)
-}
-
-func (b *bench) publish(data []byte) {
-	b.t.Helper()
-	if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, bus.QueueDirty), data); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *bench) waitForEnd() {
-	b.t.Helper()
-	testkit.WaitFor(b.t, b.ctx, "the queue to be empty", func() bool {
-		s, err := b.js.Stream(b.ctx, bus.WorkStream(realm))
-		return err == nil && s.CachedInfo().State.Msgs == 0
-	})
+func (b *processing) dirty(groups ...*coppicev1.DependentsOf) {
+	b.Helper()
+	b.Enqueue(bus.QueueDirty, &coppicev1.DirtyChunk{Groups: groups})
 }
 
 func pack(uids ...string) []byte {
@@ -183,7 +141,7 @@ func accept(*coppicev1.ProposeRequest) *coppicev1.ProposeReply { return &coppice
 // in the reply.
 func TestProposes(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
+	b := start(t)
 	b.graph([]facts{
 		{"gone", 0, nil},
 		{"solid", lifecycle.Live, []lifecycle.Class{solid}},
@@ -199,27 +157,27 @@ func TestProposes(t *testing.T) {
 		&coppicev1.DependentsOf{Owner: pack("web"), Revision: 7, Dependents: pack("gone", "solid")},
 		&coppicev1.DependentsOf{Owner: pack("api"), Revision: 9, Dependents: pack("strip")},
 	)
-	asked := testkit.Receive(t, b.ctx, "a question", b.asked)
+	asked := testkit.Receive(t, b.Ctx, "a question", b.asked)
 	if got := unpack(t, asked.GetUids()); got != "[gone solid strip]" || asked.GetMinRevision() != 9 || asked.GetClosure() == 0 {
 		t.Errorf("asked for %s at %d, closure %d; want all, at the last of their revisions", got, asked.GetMinRevision(), asked.GetClosure())
 	}
-	p := testkit.Receive(t, b.ctx, "a proposal", b.proposals)
+	p := testkit.Receive(t, b.Ctx, "a proposal", b.proposals)
 	if got := unpack(t, p.GetCollect()); got != "[collect foreground below]" {
 		t.Errorf("proposes to collect %s", got)
 	}
 	if got := unpack(t, p.GetStrip()); got != "[strip unknown-solid]" {
 		t.Errorf("proposes to strip %s", got)
 	}
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 }
 
 // Without work, the processor sends no proposal.
 func TestNothingToPropose(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
+	b := start(t)
 	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{solid}}, {"b", lifecycle.Live, nil}, {"c", 0, nil}}, accept)
 	b.dirty(&coppicev1.DependentsOf{Dependents: pack("a", "b", "c")})
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 	if n := len(b.proposals); n > 0 {
 		t.Errorf("%d proposals", n)
 	}
@@ -229,7 +187,7 @@ func TestNothingToPropose(t *testing.T) {
 // again, at the revision of the refusal.
 func TestRefusedIsEvaluatedAgain(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
+	b := start(t)
 	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}, {"b", lifecycle.Live, []lifecycle.Class{dangling}}},
 		func(*coppicev1.ProposeRequest) *coppicev1.ProposeReply {
 			if b.at.Load() == 42 {
@@ -238,41 +196,41 @@ func TestRefusedIsEvaluatedAgain(t *testing.T) {
 			return &coppicev1.ProposeReply{Collected: 1, Refused: pack("b"), Revision: 42}
 		})
 	b.dirty(&coppicev1.DependentsOf{Revision: 7, Dependents: pack("a", "b")})
-	testkit.Receive(t, b.ctx, "a question", b.asked)
-	testkit.Receive(t, b.ctx, "a proposal", b.proposals)
-	again := testkit.Receive(t, b.ctx, "a second question", b.asked)
+	testkit.Receive(t, b.Ctx, "a question", b.asked)
+	testkit.Receive(t, b.Ctx, "a proposal", b.proposals)
+	again := testkit.Receive(t, b.Ctx, "a second question", b.asked)
 	for again.GetMinRevision() == 7 { // the first one, repeated because its reply was late
-		again = testkit.Receive(t, b.ctx, "a second question", b.asked)
+		again = testkit.Receive(t, b.Ctx, "a second question", b.asked)
 	}
 	if got := unpack(t, again.GetUids()); got != "[b]" || again.GetMinRevision() != 42 {
 		t.Errorf("asked again for %s at %d, want [b] at 42", got, again.GetMinRevision())
 	}
-	testkit.Receive(t, b.ctx, "a second proposal", b.proposals)
-	b.waitForEnd()
+	testkit.Receive(t, b.Ctx, "a second proposal", b.proposals)
+	b.WaitForEmptyQueues()
 }
 
 // Objects that the replica leaves out, because others are wide, are asked for again.
 func TestLeftOutIsEvaluated(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
+	b := start(t)
 	b.parts = true
 	b.graph([]facts{
 		{"a", lifecycle.Live, []lifecycle.Class{dangling}}, {"b", lifecycle.Live, []lifecycle.Class{solid}}, {"c", lifecycle.Live, []lifecycle.Class{dangling}},
 	}, accept)
 	b.dirty(&coppicev1.DependentsOf{Revision: 7, Dependents: pack("a", "b", "c")})
 	for _, want := range []string{"[a]", "[c]"} {
-		if got := unpack(t, testkit.Receive(t, b.ctx, "a proposal", b.proposals).GetCollect()); got != want {
+		if got := unpack(t, testkit.Receive(t, b.Ctx, "a proposal", b.proposals).GetCollect()); got != want {
 			t.Errorf("proposes to collect %s, want %s", got, want)
 		}
 	}
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 }
 
 // Objects that change during each evaluation do not keep a worker for ever. Their
 // chunk comes again after a pause, without the help of the scanner.
 func TestChangesDuringEvaluation(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
+	b := start(t)
 	const refused = 10 // more than one delivery makes proposals
 	n := 0
 	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}},
@@ -284,51 +242,39 @@ func TestChangesDuringEvaluation(t *testing.T) {
 		})
 	b.dirty(&coppicev1.DependentsOf{Dependents: pack("a")})
 	for range refused + 1 {
-		testkit.Receive(t, b.ctx, "a proposal", b.proposals)
+		testkit.Receive(t, b.Ctx, "a proposal", b.proposals)
 	}
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 }
 
 // A processor may start before its queue and the graph service. It logs what it waits
 // for, and messages that arrive meanwhile are not lost.
 func TestStartsFirst(t *testing.T) {
 	t.Parallel()
-	b := start(t)
+	b := startWith(t, processor.Config{})
 	if b.service.Ready() == nil {
-		t.Error("ready without a queue")
+		t.Error("the processor is ready without a queue")
 	}
-	b.streams()
-	testkit.WaitFor(t, b.ctx, "the processor to be ready", func() bool { return b.service.Ready() == nil })
+	b.Streams()
+	b.WaitUntilReady(b.service)
 	b.dirty(&coppicev1.DependentsOf{Dependents: pack("a")})
-	testkit.WaitFor(t, b.ctx, "the processor to have taken the chunk", func() bool {
-		c, err := b.js.Consumer(b.ctx, bus.WorkStream(realm), bus.DurableProcessors)
-		return err == nil && c.CachedInfo().NumAckPending == 1
-	})
+	b.WaitForConsumer(bus.DurableProcessors, "the processor to have taken the chunk", func(c *jetstream.ConsumerInfo) bool { return c.NumAckPending == 1 })
 	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}}, accept)
-	testkit.Receive(t, b.ctx, "a proposal", b.proposals)
-	b.waitForEnd()
+	testkit.Receive(t, b.Ctx, "a proposal", b.proposals)
+	b.WaitForEmptyQueues()
 }
 
 // A message that is no chunk is parked, and blocks no other message.
 func TestParksWhatItCannotRead(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
+	b := start(t)
 	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}}, accept)
-	b.publish([]byte("no chunk"))
+	b.Publish(bus.WorkSubject(realm, bus.QueueDirty), []byte("no chunk"))
 	b.dirty(&coppicev1.DependentsOf{Dependents: pack("a")})
-	testkit.Receive(t, b.ctx, "a proposal", b.proposals)
-	b.waitForEnd()
-	s, err := b.js.Stream(b.ctx, bus.ParkedStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := s.GetLastMsgForSubject(b.ctx, bus.ParkedSubject(realm, bus.WorkSubject(realm, bus.QueueDirty), 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var parked coppicev1.Parked
-	if err := proto.Unmarshal(m.Data, &parked); err != nil || string(parked.GetMessage()) != "no chunk" || parked.GetBy() != "tested" {
-		t.Errorf("parked as %v, %v", &parked, err)
+	testkit.Receive(t, b.Ctx, "a proposal", b.proposals)
+	b.WaitForEmptyQueues()
+	if p := b.Parked(bus.WorkSubject(realm, bus.QueueDirty), 1); string(p.GetMessage()) != "no chunk" || p.GetBy() != "tested" {
+		t.Errorf("parked %v, want the message, by the processor", p)
 	}
 }
 
@@ -338,13 +284,14 @@ func TestParksWhatItCannotRead(t *testing.T) {
 func TestRevisionThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	const chunks, deliveries = 8, 10
-	b := startWith(t, processor.Config{Concurrency: 2, MaxBackoff: time.Millisecond}).streams()
+	b := startWith(t, processor.Config{Concurrency: 2, MaxBackoff: time.Millisecond})
+	b.Streams()
 	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}}, accept)
 	for range chunks {
 		b.dirty(&coppicev1.DependentsOf{Revision: never, Dependents: pack("stale")})
 	}
 	b.dirty(&coppicev1.DependentsOf{Revision: 7, Dependents: pack("a")})
-	b.waitForEnd()
+	b.WaitForEmptyQueues()
 	if n := len(b.asked); n < chunks*deliveries+1 || n > 2*chunks*deliveries { // a question without a timely reply is repeated
 		t.Errorf("%d questions, want %d for each chunk and 1", n, deliveries)
 	}
@@ -356,11 +303,7 @@ func TestRevisionThatDoesNotExist(t *testing.T) {
 			t.Errorf("proposes to collect %s, want [a] only: the state of the others is too old", got)
 		}
 	}
-	s, err := b.js.Stream(b.ctx, bus.ParkedStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := s.CachedInfo().State.Msgs; n != chunks {
+	if n := b.Stream(bus.ParkedStream(realm)).CachedInfo().State.Msgs; n != chunks {
 		t.Errorf("%d chunks are parked, want %d", n, chunks)
 	}
 }
@@ -368,17 +311,10 @@ func TestRevisionThatDoesNotExist(t *testing.T) {
 // A chunk of a newer format stays in its queue, and nothing is requested because of it.
 func TestNewerFormat(t *testing.T) {
 	t.Parallel()
-	b := start(t).streams()
+	b := start(t)
 	b.graph(nil, func(*coppicev1.ProposeRequest) *coppicev1.ProposeReply { return &coppicev1.ProposeReply{} })
-	data, err := proto.Marshal(&coppicev1.DirtyChunk{Format: worker.Format + 1, Groups: []*coppicev1.DependentsOf{{Revision: 7, Dependents: []byte(uid.New())}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.publish(data)
-	testkit.WaitFor(t, b.ctx, "the chunk to be refused", func() bool {
-		c, err := b.js.Consumer(b.ctx, bus.WorkStream(realm), bus.DurableProcessors)
-		return err == nil && c.CachedInfo().NumRedelivered > 0
-	})
+	b.Enqueue(bus.QueueDirty, &coppicev1.DirtyChunk{Format: worker.Format + 1, Groups: []*coppicev1.DependentsOf{{Revision: 7, Dependents: []byte(uid.New())}}})
+	b.WaitForConsumer(bus.DurableProcessors, "the chunk to be refused", func(c *jetstream.ConsumerInfo) bool { return c.NumRedelivered > 0 })
 	select {
 	case q := <-b.asked:
 		t.Errorf("asked for %v", q)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/scanner"
@@ -16,7 +15,7 @@ import (
 
 // due replies with one object that has expired by the time of the scanner, and the cursor of the
 // next one.
-func (b *bench) due(q *coppicev1.DueRequest) (*coppicev1.DueReply, *lifecycle.Error) {
+func (b *scanned) due(q *coppicev1.DueRequest) (*coppicev1.DueReply, *lifecycle.Error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.searches = append(b.searches, q.GetNow())
@@ -37,14 +36,14 @@ func (b *bench) due(q *coppicev1.DueRequest) (*coppicev1.DueReply, *lifecycle.Er
 	return reply, nil
 }
 
-func (b *bench) expire(q *coppicev1.ExpireRequest) (*coppicev1.ExpireReply, *lifecycle.Error) {
+func (b *scanned) expire(q *coppicev1.ExpireRequest) (*coppicev1.ExpireReply, *lifecycle.Error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	reply := &coppicev1.ExpireReply{}
 	for _, o := range q.GetObjects() {
 		u, _, err := uid.CutBytes(o.GetUid())
 		if err != nil || o.GetAt() != b.expires[u.String()] || o.GetAt() > q.GetNow() {
-			b.t.Errorf("asked at %d to delete %s, which expires at %d: %v", q.GetNow(), u, o.GetAt(), err)
+			b.Errorf("asked at %d to delete %s, which expires at %d: %v", q.GetNow(), u, o.GetAt(), err)
 		}
 		b.expired = append(b.expired, u.String())
 		delete(b.expires, u.String())
@@ -86,13 +85,13 @@ func (w *wall) pass(d time.Duration) {
 }
 
 // searched waits until another search has begun and ended, and returns the time of its clock.
-func (b *bench) searched() int64 {
-	b.t.Helper()
+func (b *scanned) searched() int64 {
+	b.Helper()
 	b.mu.Lock()
 	n := len(b.searches)
 	b.mu.Unlock()
 	var at int64
-	testkit.WaitFor(b.t, b.ctx, "two more searches for expired objects", func() bool {
+	b.WaitFor("two more searches for expired objects", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if len(b.searches) < n+2 {
@@ -104,7 +103,7 @@ func (b *bench) searched() int64 {
 	return at
 }
 
-func (b *bench) gone() []string {
+func (b *scanned) gone() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.expired)
@@ -113,8 +112,7 @@ func (b *bench) gone() []string {
 // B6.2: what has expired is deleted, page by page, and nothing else.
 func TestExpire(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	b := newEmpty(t)
 	const hour = int64(time.Hour / time.Microsecond)
 	b.expires = map[string]int64{"a": hour, "b": hour, "c": 2 * hour}
 	w := &wall{}
@@ -124,19 +122,18 @@ func TestExpire(t *testing.T) {
 		t.Fatalf("%v were deleted early", b.gone())
 	}
 	w.pass(time.Hour)
-	testkit.WaitFor(t, b.ctx, "two objects to be deleted", func() bool { return len(b.gone()) == 2 })
+	b.WaitFor("two objects to be deleted", func() bool { return len(b.gone()) == 2 })
 	if b.searched(); !slices.Equal(b.gone(), []string{"a", "b"}) {
 		t.Errorf("deleted %v", b.gone())
 	}
-	testkit.WaitFor(t, b.ctx, "the metric", func() bool { return b.metric("coppice_scanner_expired_total") == 2 })
+	b.WaitFor("the metric", func() bool { return b.metric("coppice_scanner_expired_total") == 2 })
 }
 
 // B6.2: a wall clock that steps ahead and back deletes nothing early. A step back has effect at
 // once, one ahead after an hour.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	b := newEmpty(t)
 	day := 24 * time.Hour
 	b.expires = map[string]int64{"a": (10 * day).Microseconds()}
 	w := &wall{}
@@ -165,10 +162,10 @@ func TestClockSteps(t *testing.T) {
 		t.Fatalf("%v were deleted half an hour after a step ahead", b.gone())
 	}
 	w.pass(time.Hour)
-	testkit.WaitFor(t, b.ctx, "the step to be followed", func() bool { return len(b.gone()) == 1 })
+	b.WaitFor("the step to be followed", func() bool { return len(b.gone()) == 1 })
 }
 
-func (b *bench) listPolicies(*coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
+func (b *scanned) listPolicies(*coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	reply := &coppicev1.ListReply{}
@@ -179,7 +176,7 @@ func (b *bench) listPolicies(*coppicev1.ListRequest) (*coppicev1.ListReply, *lif
 }
 
 // examine is a policy that applies to one object on each of two pages; the policy "broken" fails.
-func (b *bench) examine(q *coppicev1.ExamineRequest) (*coppicev1.ExamineReply, *lifecycle.Error) {
+func (b *scanned) examine(q *coppicev1.ExamineRequest) (*coppicev1.ExamineReply, *lifecycle.Error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.examined = append(b.examined, q.GetPolicy()+string(q.GetCursor()))
@@ -196,11 +193,10 @@ func (b *bench) examine(q *coppicev1.ExamineRequest) (*coppicev1.ExamineReply, *
 // B6.5: all policies are evaluated on all pages, also behind one that fails.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	b := newEmpty(t)
 	b.policies = []string{"broken", "old"}
 	b.serve().run(nil)
-	testkit.WaitFor(t, b.ctx, "the metric", func() bool {
+	b.WaitFor("the metric", func() bool {
 		return b.metric("coppice_scanner_expired_total") >= 2 && b.metric("coppice_scanner_policy_matches") == 2
 	})
 	b.mu.Lock()

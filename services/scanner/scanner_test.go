@@ -1,7 +1,6 @@
 package scanner_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
@@ -39,13 +37,10 @@ const (
 	unknown  = coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN
 )
 
-// bench is a graph service that the test plays: kinds, and the pages of each.
-type bench struct {
-	t        *testing.T
-	ctx      context.Context
+// scanned is a realm whose graph service the test plays: kinds, and the pages of each.
+type scanned struct {
+	*testkit.Realm
 	graph    *nats.Conn
-	scanner  *nats.Conn
-	js       jetstream.JetStream
 	registry *prometheus.Registry
 
 	mu          sync.Mutex
@@ -64,25 +59,26 @@ type bench struct {
 	onRepublish func()
 }
 
-func newBench(t *testing.T) *bench {
+// newScanned returns a realm with these pages of kinds, and these pages of objects of each.
+func newScanned(t *testing.T, kinds [][]string, pages map[string][]page) *scanned {
 	t.Helper()
-	server := testkit.NATS(t)
-	b := &bench{
-		t: t, ctx: testkit.Context(t), registry: prometheus.NewRegistry(), pages: map[string][]page{},
-		graph: testkit.Conn(t, server, bus.RoleAnswers), scanner: testkit.Conn(t, server, bus.RoleScanner),
-	}
-	b.js = testkit.JetStream(t, server, bus.RoleGraph)
-	if err := bus.EnsureStreams(b.ctx, b.js, realm, 1); err != nil {
-		t.Fatal(err)
-	}
+	b := &scanned{Realm: testkit.NewRealm(t), registry: prometheus.NewRegistry(), kinds: kinds, pages: pages}
+	b.graph = b.Conn(bus.RoleAnswers)
+	b.Streams()
 	return b
 }
 
+// newEmpty returns a realm that has no objects.
+func newEmpty(t *testing.T) *scanned {
+	t.Helper()
+	return newScanned(t, [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}})
+}
+
 // serve answers the scanner.
-func (b *bench) serve() *bench {
-	b.t.Helper()
+func (b *scanned) serve() *scanned {
+	b.Helper()
 	list := bus.API{Realm: realm, Actor: bus.RoleScanner, Verb: bus.VerbList, Group: lifecycle.Group, Plural: "kinds"}.Subject()
-	testkit.Answer(b.t, b.graph, list, &coppicev1.ListRequest{}, func(q *coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
+	testkit.Answer(b, b.graph, list, &coppicev1.ListRequest{}, func(q *coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
 		if b.onKinds != nil {
 			if refusal := b.onKinds(); refusal != nil {
 				return nil, refusal
@@ -93,7 +89,7 @@ func (b *bench) serve() *bench {
 		i := 0
 		if q.GetContinue() != "" {
 			if _, err := fmt.Sscan(q.GetContinue(), &i); err != nil {
-				b.t.Error(err)
+				b.Error(err)
 			}
 		}
 		reply := &coppicev1.ListReply{}
@@ -106,16 +102,16 @@ func (b *bench) serve() *bench {
 		return reply, nil
 	})
 	policies := bus.API{Realm: realm, Actor: bus.RoleScanner, Verb: bus.VerbList, Group: lifecycle.Group, Plural: "expirypolicies"}.Subject()
-	testkit.Answer(b.t, b.graph, policies, &coppicev1.ListRequest{}, b.listPolicies)
-	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpExamine), &coppicev1.ExamineRequest{}, b.examine)
-	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpDue), &coppicev1.DueRequest{}, b.due)
-	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpExpire), &coppicev1.ExpireRequest{}, b.expire)
-	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpWalk), &coppicev1.WalkRequest{}, b.walk)
-	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpCycles), &coppicev1.CyclesRequest{},
+	testkit.Answer(b, b.graph, policies, &coppicev1.ListRequest{}, b.listPolicies)
+	testkit.Answer(b, b.graph, bus.InternalSubject(realm, bus.OpExamine), &coppicev1.ExamineRequest{}, b.examine)
+	testkit.Answer(b, b.graph, bus.InternalSubject(realm, bus.OpDue), &coppicev1.DueRequest{}, b.due)
+	testkit.Answer(b, b.graph, bus.InternalSubject(realm, bus.OpExpire), &coppicev1.ExpireRequest{}, b.expire)
+	testkit.Answer(b, b.graph, bus.InternalSubject(realm, bus.OpWalk), &coppicev1.WalkRequest{}, b.walk)
+	testkit.Answer(b, b.graph, bus.InternalSubject(realm, bus.OpCycles), &coppicev1.CyclesRequest{},
 		func(*coppicev1.CyclesRequest) (*coppicev1.CyclesReply, *lifecycle.Error) {
 			return &coppicev1.CyclesReply{}, nil
 		})
-	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpRepublish), &coppicev1.RepublishRequest{},
+	testkit.Answer(b, b.graph, bus.InternalSubject(realm, bus.OpRepublish), &coppicev1.RepublishRequest{},
 		func(q *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, *lifecycle.Error) {
 			if b.onRepublish != nil {
 				b.onRepublish()
@@ -128,7 +124,7 @@ func (b *bench) serve() *bench {
 	return b
 }
 
-func (b *bench) walk(q *coppicev1.WalkRequest) (*coppicev1.WalkReply, *lifecycle.Error) {
+func (b *scanned) walk(q *coppicev1.WalkRequest) (*coppicev1.WalkReply, *lifecycle.Error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := len(q.GetCursor())
@@ -148,33 +144,25 @@ func (b *bench) walk(q *coppicev1.WalkRequest) (*coppicev1.WalkReply, *lifecycle
 }
 
 // run runs a scanner, which walks at once, until the test has ended.
-func (b *bench) run(change func(*scanner.Config)) *scanner.Service {
-	b.t.Helper()
-	c := scanner.Config{Conn: b.scanner, Registry: b.registry, Interval: time.Hour, RepublishInterval: time.Hour, ExpiryInterval: time.Hour, PolicyInterval: time.Hour}
+func (b *scanned) run(change func(*scanner.Config)) *scanner.Service {
+	b.Helper()
+	c := scanner.Config{Conn: b.Conn(bus.RoleScanner), Registry: b.registry, Interval: time.Hour, RepublishInterval: time.Hour, ExpiryInterval: time.Hour, PolicyInterval: time.Hour}
 	if change != nil {
 		change(&c)
 	}
 	s, err := scanner.New(c)
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	b.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			b.t.Error(err)
-		}
-	})
+	testkit.Run(b, s.Run)
 	return s
 }
 
 // looked waits until so many pages were asked for, and returns which.
-func (b *bench) looked(n int) []string {
-	b.t.Helper()
+func (b *scanned) looked(n int) []string {
+	b.Helper()
 	var walked []string
-	testkit.WaitFor(b.t, b.ctx, fmt.Sprint(n, " pages to be asked for"), func() bool {
+	b.WaitFor(fmt.Sprint(n, " pages to be asked for"), func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		walked = slices.Clone(b.walked)
@@ -184,30 +172,27 @@ func (b *bench) looked(n int) []string {
 }
 
 // enqueued is what is in the queue, once there are so many chunks.
-func (b *bench) enqueued(n uint64) []string {
-	b.t.Helper()
-	s, err := b.js.Stream(b.ctx, bus.WorkStream(realm))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	testkit.WaitFor(b.t, b.ctx, fmt.Sprint(n, " chunks"), func() bool {
-		info, err := s.Info(b.ctx)
+func (b *scanned) enqueued(n uint64) []string {
+	b.Helper()
+	s := b.Stream(bus.WorkStream(realm))
+	b.WaitFor(fmt.Sprint(n, " chunks"), func() bool {
+		info, err := s.Info(b.Ctx)
 		return err == nil && info.State.Msgs >= n
 	})
 	var uids []string
 	for i := range n {
-		m, err := s.GetMsg(b.ctx, i+1)
+		m, err := s.GetMsg(b.Ctx, i+1)
 		if err != nil {
-			b.t.Fatal(err)
+			b.Fatal(err)
 		}
 		var c coppicev1.DirtyChunk
 		if err := proto.Unmarshal(m.Data, &c); err != nil {
-			b.t.Fatal(err)
+			b.Fatal(err)
 		}
 		for _, g := range c.GetGroups() {
 			list, err := uid.Unpack(nil, g.GetDependents())
 			if err != nil || g.GetRevision() != 7 {
-				b.t.Errorf("a chunk at revision %d: %v", g.GetRevision(), err)
+				b.Errorf("a chunk at revision %d: %v", g.GetRevision(), err)
 			}
 			for _, u := range list {
 				uids = append(uids, u.String())
@@ -219,11 +204,11 @@ func (b *bench) enqueued(n uint64) []string {
 }
 
 // metric is the value of a metric of the realm, zero if there is none.
-func (b *bench) metric(name string) float64 {
-	b.t.Helper()
+func (b *scanned) metric(name string) float64 {
+	b.Helper()
 	families, err := b.registry.Gather()
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	for _, f := range families {
 		if f.GetName() == name {
@@ -238,14 +223,12 @@ func (b *bench) metric(name string) float64 {
 // enqueued.
 func TestWalk(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds = [][]string{{"pods", "services"}, {"widgets.example.com"}}
-	b.pages = map[string][]page{
+	b := newScanned(t, [][]string{{"pods", "services"}, {"widgets.example.com"}}, map[string][]page{
 		"kinds.coppice.dev":   {{}},
 		"pods":                {{"a": dangling, "b": solid}, {"c": solid}, {"d": dangling, "e": unknown}},
 		"services":            {{"protected": dangling, "braked": dangling}},
 		"widgets.example.com": {{"w": dangling, "v": unknown}},
-	}
+	})
 	b.serve().run(nil)
 	want := "[kinds.coppice.dev/0 pods/0 pods/1 pods/2 services/0 widgets.example.com/0]"
 	if got := fmt.Sprint(b.looked(6)); got != want {
@@ -256,16 +239,14 @@ func TestWalk(t *testing.T) {
 	}
 	// A18: the metrics report it.
 	for name, want := range map[string]float64{"coppice_scanner_walked_total": 9, "coppice_scanner_dirty_total": 3, "coppice_scanner_unknown_objects": 2} {
-		testkit.WaitFor(t, b.ctx, fmt.Sprintf("%s to be %v", name, want), func() bool { return b.metric(name) == want })
+		b.WaitFor(fmt.Sprintf("%s to be %v", name, want), func() bool { return b.metric(name) == want })
 	}
 }
 
 // C053, L7: a kind that fails keeps no other from being walked, and is tried again.
 func TestOneKindFails(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds = [][]string{{"broken.example.com", "pods"}}
-	b.pages = map[string][]page{"kinds.coppice.dev": {{}}, "pods": {{"a": dangling}}}
+	b := newScanned(t, [][]string{{"broken.example.com", "pods"}}, map[string][]page{"kinds.coppice.dev": {{}}, "pods": {{"a": dangling}}})
 	b.serve().run(nil)
 	if got := fmt.Sprint(b.enqueued(1)); got != "[a]" {
 		t.Errorf("enqueued %s", got)
@@ -289,11 +270,11 @@ func TestRate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.kinds, b.pages = [][]string{{"pods"}}, pages
+			kinds := [][]string{{"pods"}}
 			if len(pages) > 2 {
-				b.kinds = [][]string{{"pods", "services", "secrets", "events", "nodes"}}
+				kinds = [][]string{{"pods", "services", "secrets", "events", "nodes"}}
 			}
+			b := newScanned(t, kinds, pages)
 			b.serve()
 			begun := time.Now()
 			b.run(func(c *scanner.Config) { c.Rate = 1000 })
@@ -309,19 +290,18 @@ func TestRate(t *testing.T) {
 // when a writer answers.
 func TestRepublish(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	b := newEmpty(t)
 	s := b.run(func(c *scanner.Config) { c.RepublishInterval, c.RepublishAge = time.Millisecond, 1500*time.Millisecond })
 	if s.Ready() == nil {
 		t.Error("ready without a graph service")
 	}
 	b.serve()
-	testkit.WaitFor(t, b.ctx, "several republishes", func() bool {
+	b.WaitFor("several republishes", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.republishes) > 3
 	})
-	testkit.WaitFor(t, b.ctx, "the scanner to be ready", func() bool { return s.Ready() == nil })
+	b.WaitUntilReady(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if age := b.republishes[0].GetMinAgeMilliseconds(); age != 1500 {
@@ -332,8 +312,7 @@ func TestRepublish(t *testing.T) {
 // Walks are repeated.
 func TestWalksAgain(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	b := newEmpty(t)
 	b.serve().run(func(c *scanner.Config) { c.Interval = time.Millisecond })
 	b.looked(3)
 }
@@ -341,16 +320,14 @@ func TestWalksAgain(t *testing.T) {
 // A scanner that starts before the graph service counts no errors for it.
 func TestStartIsNoError(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds = [][]string{{"pods"}}
-	b.pages = map[string][]page{"kinds.coppice.dev": {{}}, "pods": {{}}}
+	b := newScanned(t, [][]string{{"pods"}}, map[string][]page{"kinds.coppice.dev": {{}}, "pods": {{}}})
 	s := b.run(nil)
-	testkit.WaitFor(t, b.ctx, "the scanner to have asked in vain", func() bool {
+	b.WaitFor("the scanner to have asked in vain", func() bool {
 		err := s.Ready()
 		return err != nil && strings.Contains(err.Error(), "no graph service answers")
 	})
 	b.serve()
-	testkit.WaitFor(t, b.ctx, "the scanner to be ready", func() bool { return s.Ready() == nil })
+	b.WaitUntilReady(s)
 	b.looked(2)
 	if n := b.metric("coppice_scanner_errors_total"); n > 0 {
 		t.Errorf("%v errors", n)
@@ -361,13 +338,12 @@ func TestStartIsNoError(t *testing.T) {
 // it fails after that reply.
 func TestEarlyRequestIsNoError(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	b := newEmpty(t)
 	asked, ready := make(chan struct{}), make(chan struct{})
 	wait := func(c <-chan struct{}) {
 		select {
 		case <-c:
-		case <-b.ctx.Done():
+		case <-b.Ctx.Done():
 		}
 	}
 	b.onRepublish = func() { wait(asked) }
@@ -381,7 +357,7 @@ func TestEarlyRequestIsNoError(t *testing.T) {
 		return refusal
 	}
 	s := b.serve().run(nil)
-	testkit.WaitFor(t, b.ctx, "the scanner to be ready", func() bool { return s.Ready() == nil })
+	b.WaitUntilReady(s)
 	close(ready)
 	b.looked(1)
 	if n := b.metric("coppice_scanner_errors_total"); n > 0 {
