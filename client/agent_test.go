@@ -18,10 +18,10 @@ import (
 func TestRunAgent(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	pods := client.New(s.nc).Resource(client.Resource{Plural: bus.ExampleAgent}, "shop")
+	pods := s.Resource(client.Resource{Plural: bus.ExampleAgent}, "shop")
 	create := func(name string) {
 		t.Helper()
-		if _, err := pods.Create(s.ctx, &coppicev1.Object{
+		if _, err := pods.Create(s.Ctx, &coppicev1.Object{
 			Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(`{"nodeName":"n","terminationGracePeriodSeconds":600}`),
 		}); err != nil {
 			t.Fatal(err)
@@ -29,7 +29,7 @@ func TestRunAgent(t *testing.T) {
 	}
 	remove := func(name string, opts ...client.DeleteOption) client.DeleteState {
 		t.Helper()
-		r, err := pods.Delete(s.ctx, name, opts...)
+		r, err := pods.Delete(s.Ctx, name, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,11 +45,9 @@ func TestRunAgent(t *testing.T) {
 
 	calls := make(chan *client.Termination, 10)
 	failed := false
-	c := client.New(s.conn(bus.RoleAgent), client.WithActor(bus.RoleAgent))
-	ctx, cancel := context.WithCancel(s.ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.RunAgent(ctx, client.Resource{Plural: bus.ExampleAgent}, func(_ context.Context, call *client.Termination) error {
+	c := s.As(bus.RoleAgent)
+	testkit.Run(t, func(ctx context.Context) error {
+		return c.RunAgent(ctx, client.Resource{Plural: bus.ExampleAgent}, func(_ context.Context, call *client.Termination) error {
 			calls <- call
 			if !failed {
 				failed = true
@@ -57,27 +55,21 @@ func TestRunAgent(t *testing.T) {
 			}
 			return nil
 		}, client.Backoff{Min: time.Millisecond}, client.Concurrency(1))
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 	create("web")
 	before := time.Now()
 	remove("web")
 	last := 0
 	for attempt := 1; attempt <= 2; attempt++ {
-		call := testkit.Receive(t, s.ctx, "a call", calls)
+		call := testkit.Receive(t, s.Ctx, "a call", calls)
 		// Clients see whole seconds. An attempt can be lost, before the function is called.
 		if call.Object.GetMetadata().GetName() != "web" || call.Attempt < attempt || call.Attempt <= last || call.Deadline.Before(before.Add(599*time.Second)) {
 			t.Errorf("call %d is %+v", attempt, call)
 		}
 		last = call.Attempt
 	}
-	testkit.WaitFor(t, s.ctx, "the end of web", func() bool {
-		_, err := pods.Get(s.ctx, "web")
+	s.WaitFor("the end of web", func() bool {
+		_, err := pods.Get(s.Ctx, "web")
 		return errors.Is(err, client.ErrNotFound)
 	})
 }

@@ -14,14 +14,14 @@ import (
 func TestApplyBatch(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	objects := client.New(s.nc).Resource(configMaps, "shop")
+	objects := s.objects
 	manifest := func(name, label string) *client.Object {
 		return &client.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Labels: map[string]string{"tier": label}}}
 	}
 	stored := func() map[string]string {
 		t.Helper()
 		labels := map[string]string{}
-		for o, err := range objects.List(s.ctx) {
+		for o, err := range objects.List(s.Ctx) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -29,22 +29,22 @@ func TestApplyBatch(t *testing.T) {
 		}
 		return labels
 	}
-	same, err := objects.Apply(s.ctx, manifest("same", "old"))
+	same, err := objects.Apply(s.Ctx, manifest("same", "old"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := objects.Create(s.ctx, manifest("changed", "old")); err != nil {
+	if _, err := objects.Create(s.Ctx, manifest("changed", "old")); err != nil {
 		t.Fatal(err)
 	}
 	batch := []*client.Object{manifest("new", "new"), manifest("same", "old"), manifest("changed", "new"), manifest("no name", "new")}
 
 	// Neither a dry run nor an atomic batch with a refused object changes anything.
 	before := map[string]string{"same": "old", "changed": "old"}
-	results, err := objects.ApplyBatch(s.ctx, batch, client.DryRun(true))
+	results, err := objects.ApplyBatch(s.Ctx, batch, client.DryRun(true))
 	if err != nil || len(results) != 4 || !results[0].Created || results[3].Err == nil {
 		t.Errorf("dry run: %+v, %v", results, err)
 	}
-	if results, err := objects.ApplyBatch(s.ctx, batch, client.Atomic(true)); !errors.Is(refusal(results, err), client.ErrInvalid) {
+	if results, err := objects.ApplyBatch(s.Ctx, batch, client.Atomic(true)); !errors.Is(refusal(results, err), client.ErrInvalid) {
 		t.Errorf("atomic: %+v, %v", results, err)
 	}
 	if got := stored(); !maps.Equal(got, before) {
@@ -52,7 +52,7 @@ func TestApplyBatch(t *testing.T) {
 	}
 
 	var reply client.Reply
-	results, err = objects.ApplyBatch(s.ctx, batch, client.ReplyInto(&reply))
+	results, err = objects.ApplyBatch(s.Ctx, batch, client.ReplyInto(&reply))
 	if err != nil || len(results) != len(batch) {
 		t.Fatalf("%+v, %v", results, err)
 	}

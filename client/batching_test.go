@@ -29,7 +29,7 @@ func TestCoalescing(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for name, c := range map[string]*client.Client{
-		"coalesced": client.New(s.nc), "single": client.New(s.nc, client.WithoutBatching()),
+		"coalesced": s.Client, "single": client.New(s.Conn(), client.WithoutBatching()),
 	} {
 		objects := c.Resource(configMaps, name)
 		var (
@@ -42,14 +42,14 @@ func TestCoalescing(t *testing.T) {
 				for i := range 10 {
 					name := fmt.Sprintf("x-%d-%d", caller/2, i) // two callers want each
 					var reply client.Reply
-					r, err := objects.Create(s.ctx, &coppicev1.Object{
+					r, err := objects.Create(s.Ctx, &coppicev1.Object{
 						Metadata: &coppicev1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
 						Spec:     fmt.Appendf(nil, `{"n":%d}`, i),
 					}, client.ReplyInto(&reply))
 					var e *client.Error
 					switch {
 					case err == nil:
-						if got, err := objects.Get(s.ctx, name); err != nil || !proto.Equal(got, r) || !reply.Created || reply.Revision < r.GetMetadata().GetResourceVersion() {
+						if got, err := objects.Get(s.Ctx, name); err != nil || !proto.Equal(got, r) || !reply.Created || reply.Revision < r.GetMetadata().GetResourceVersion() {
 							t.Errorf("%s: the reply is %+v with\n%v\nand the object (%v)\n%v", name, reply, r, err, got)
 						}
 						mu.Lock()
@@ -70,7 +70,7 @@ func TestCoalescing(t *testing.T) {
 				t.Errorf("%s: %s was created %d times", name, object, n)
 			}
 		}
-		testkit.WaitFor(t, s.ctx, "the end of the writes", c.Idle)
+		s.WaitFor("the end of the writes", c.Idle)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/allinone"
 	graphservice "github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -19,7 +20,7 @@ func TestWrongClocks(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for name, wrong := range map[string]time.Duration{"slow": -10 * time.Minute, "fast": 10 * time.Minute} {
-		c := client.New(s.nc, client.WithTimeout(testkit.Timeout))
+		c := client.New(s.Conn(), client.WithTimeout(testkit.Timeout))
 		c.SetClock(wrong)
 		s.crowd(c, "10 min "+name, name)
 	}
@@ -33,20 +34,20 @@ func TestAfterAnHour(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var ahead atomic.Int64 // of the graph service's clock
-			s := startWith(t, func(c *graphservice.Config) {
+			s := startWith(t, allinone.Config{Graph: func(c *graphservice.Config) {
 				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 				c.MaxClockSkew = 2 * time.Hour
-			})
+			}})
 			s.create("before")
 			before := s.revision()
 			ahead.Store(int64(time.Hour))
-			c := client.New(s.nc, client.WithTimeout(testkit.Timeout))
+			c := client.New(s.Conn(), client.WithTimeout(testkit.Timeout))
 			c.SetClock(time.Hour + wrong)
 			s.crowd(c, name, "o")
 			if got, want := s.revision(), before+3*callers; got != want {
 				t.Errorf("the realm is at revision %d, want %d: one for each command", got, want)
 			}
-			if o, err := c.Resource(configMaps, "shop").Get(s.ctx, "before"); err != nil {
+			if o, err := c.Resource(configMaps, "shop").Get(s.Ctx, "before"); err != nil {
 				t.Errorf("of before the hour there is %v, %v", o, err)
 			}
 		})
@@ -57,8 +58,8 @@ func TestAfterAnHour(t *testing.T) {
 const callers = 64
 
 // crowd has many callers at once create, update and delete an object each.
-func (s *stack) crowd(c *client.Client, clock, prefix string) {
-	s.t.Helper()
+func (s *shop) crowd(c *client.Client, clock, prefix string) {
+	s.TB.Helper()
 	objects := c.Resource(configMaps, "shop")
 	begin := make(chan struct{})
 	errs := make(chan error, callers)
@@ -67,15 +68,15 @@ func (s *stack) crowd(c *client.Client, clock, prefix string) {
 		group.Go(func() {
 			<-begin
 			errs <- func() error {
-				made, err := objects.Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i)}})
+				made, err := objects.Create(s.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i)}})
 				if err != nil {
 					return fmt.Errorf("create: %w", err)
 				}
 				made.Metadata.Labels = map[string]string{"a": "b"}
-				if _, err := objects.Update(s.ctx, made); err != nil {
+				if _, err := objects.Update(s.Ctx, made); err != nil {
 					return fmt.Errorf("update: %w", err)
 				}
-				if _, err := objects.Delete(s.ctx, made.GetMetadata().GetName()); err != nil {
+				if _, err := objects.Delete(s.Ctx, made.GetMetadata().GetName()); err != nil {
 					return fmt.Errorf("delete: %w", err)
 				}
 				return nil
@@ -86,17 +87,17 @@ func (s *stack) crowd(c *client.Client, clock, prefix string) {
 	group.Wait()
 	for range callers {
 		if err := <-errs; err != nil {
-			s.t.Errorf("a client whose clock is %s: %v", clock, err)
+			s.TB.Errorf("a client whose clock is %s: %v", clock, err)
 		}
 	}
 }
 
 // revision is the realm's.
-func (s *stack) revision() uint64 {
-	s.t.Helper()
-	page, err := client.New(s.nc, client.WithTimeout(testkit.Timeout)).Resource(configMaps, "shop").ListPage(s.ctx)
+func (s *shop) revision() uint64 {
+	s.TB.Helper()
+	page, err := client.New(s.Conn(), client.WithTimeout(testkit.Timeout)).Resource(configMaps, "shop").ListPage(s.Ctx)
 	if err != nil {
-		s.t.Fatal(err)
+		s.TB.Fatal(err)
 	}
 	return page.Revision
 }

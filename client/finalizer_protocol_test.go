@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -123,24 +122,9 @@ func (p *plain) request(subject, header, body string) (reply, headers string) {
 // A finalizer that speaks NATS over a socket, as docs/finalizers.md says.
 func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stack.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := stack.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
-	nc, err := stack.Conn(bus.LocalUser)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods := client.New(nc, client.WithActor("ana")).Resource(client.Resource{Plural: "pods"}, "shop")
+	s := startWith(t, allinone.Config{Port: -1})
+	ctx := s.Ctx
+	pods := client.New(s.Conn(), client.WithActor("ana")).Resource(client.Resource{Plural: "pods"}, "shop")
 	created, err := pods.Create(ctx, &coppicev1.Object{
 		ApiVersion: "v1", Kind: "Pod", Metadata: &coppicev1.ObjectMeta{Name: "web-1", Finalizers: []string{"example.com/bucket"}},
 	})
@@ -151,7 +135,7 @@ func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 		t.Fatalf("delete: %+v, %v; want Pending", r, err)
 	}
 
-	u, err := url.Parse(stack.Server().URL())
+	u, err := url.Parse(s.Services.Server().URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,18 +17,10 @@ import (
 )
 
 // run runs the example's finalizer, as its controller, until the test has ended.
-func (s *stack) run(finalize func(context.Context, *client.Call) error, opts ...client.WorkerOption) {
-	s.t.Helper()
-	c := client.New(s.conn(bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
-	ctx, cancel := context.WithCancel(s.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, finalize, opts...) }()
-	s.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			s.t.Error(err)
-		}
-	})
+func (s *shop) run(finalize func(context.Context, *client.Call) error, opts ...client.WorkerOption) {
+	s.TB.Helper()
+	c := s.As(bus.RoleFinalizer)
+	testkit.Run(s.TB, func(ctx context.Context) error { return c.RunFinalizer(ctx, bus.ExampleFinalizer, finalize, opts...) })
 }
 
 // A call that fails is repeated. When it has succeeded, the finalizer is removed, and
@@ -49,7 +41,7 @@ func TestRunFinalizer(t *testing.T) {
 	s.delete("a")
 	last := 0
 	for attempt := 1; attempt <= 3; attempt++ {
-		call := testkit.Receive(t, s.ctx, "a call", calls)
+		call := testkit.Receive(t, s.Ctx, "a call", calls)
 		// An attempt can be lost, before the function is called.
 		if call.Attempt < attempt || call.Attempt <= last || call.Finalizer != bus.ExampleFinalizer || call.Resource != configMaps ||
 			call.Object.GetMetadata().GetUid() != o.GetMetadata().GetUid() || call.Object.GetMetadata().GetDeletionTimestamp() == nil {
@@ -67,22 +59,19 @@ func TestLateCall(t *testing.T) {
 	s := start(t)
 	s.create("late", bus.ExampleFinalizer)
 	s.delete("late")
-	js, err := jetstream.New(s.conn(bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.Stream(s.ctx, bus.FinalizeStream(bus.DefaultRealm))
+	js := s.JetStream(bus.RoleGraph)
+	stream, err := js.Stream(s.Ctx, bus.FinalizeStream(bus.DefaultRealm))
 	if err != nil {
 		t.Fatal(err)
 	}
 	waits := func(want uint64) func() bool {
 		return func() bool {
-			info, err := stream.Info(s.ctx)
+			info, err := stream.Info(s.Ctx)
 			return err == nil && info.State.Msgs == want
 		}
 	}
-	testkit.WaitFor(t, s.ctx, "the call", waits(1))
-	if _, err := client.New(s.nc).Resource(configMaps, "shop").RemoveFinalizer(s.ctx, "late", bus.ExampleFinalizer, client.Note("by hand")); err != nil {
+	s.WaitFor("the call", waits(1))
+	if _, err := s.objects.RemoveFinalizer(s.Ctx, "late", bus.ExampleFinalizer, client.Note("by hand")); err != nil {
 		t.Fatal(err)
 	}
 	s.gone("late")
@@ -92,7 +81,7 @@ func TestLateCall(t *testing.T) {
 		t.Errorf("called for %v", call.Object)
 		return nil
 	})
-	testkit.WaitFor(t, s.ctx, "the call to be over", waits(0))
+	s.WaitFor("the call to be over", waits(0))
 }
 
 // A call that fails with a permanent error is parked with the error, and blocks no other
@@ -111,20 +100,17 @@ func TestPermanent(t *testing.T) {
 	s.delete("poison")
 	s.delete("good")
 	s.gone("good")
-	js, err := jetstream.New(s.conn(bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := s.JetStream(bus.RoleGraph)
 	subject := bus.ParkedSubject(bus.DefaultRealm, bus.Finalize{
 		Realm: bus.DefaultRealm, Plural: "configmaps", UID: o.GetMetadata().GetUid(), Finalizer: bus.ExampleFinalizer,
 	}.Subject(), 0)
 	var parked coppicev1.Parked
-	testkit.WaitFor(t, s.ctx, "the call to be parked", func() bool {
-		stream, err := js.Stream(s.ctx, bus.ParkedStream(bus.DefaultRealm))
+	s.WaitFor("the call to be parked", func() bool {
+		stream, err := js.Stream(s.Ctx, bus.ParkedStream(bus.DefaultRealm))
 		if err != nil {
 			return false
 		}
-		m, err := stream.GetLastMsgForSubject(s.ctx, subject)
+		m, err := stream.GetLastMsgForSubject(s.Ctx, subject)
 		return err == nil && proto.Unmarshal(m.Data, &parked) == nil
 	})
 	if !strings.Contains(parked.GetError(), "no such bucket") || parked.GetAttempts() < 2 || !strings.HasPrefix(parked.GetBy(), bus.RoleFinalizer+" (") {
@@ -137,36 +123,33 @@ func TestPermanent(t *testing.T) {
 func TestConsumerOfOtherSettings(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	js, err := jetstream.New(s.conn(bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := s.JetStream(bus.RoleGraph)
 	stream, durable := bus.FinalizeStream(bus.DefaultRealm), bus.FinalizerDurable(bus.ExampleFinalizer)
-	if _, err := js.CreateConsumer(s.ctx, stream, jetstream.ConsumerConfig{
+	if _, err := js.CreateConsumer(s.Ctx, stream, jetstream.ConsumerConfig{
 		Durable: durable, FilterSubject: bus.FinalizeFilter(bus.DefaultRealm, bus.ExampleFinalizer), AckPolicy: jetstream.AckExplicitPolicy, DeliverSubject: "elsewhere",
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c := client.New(s.conn(bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
-	err = c.RunFinalizer(s.ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
+	c := s.As(bus.RoleFinalizer)
+	err := c.RunFinalizer(s.Ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
 	if !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), durable) || !strings.Contains(err.Error(), "delete the consumer") {
 		t.Fatalf("got %v", err)
 	}
-	if err := js.DeleteConsumer(s.ctx, stream, durable); err != nil {
+	if err := js.DeleteConsumer(s.Ctx, stream, durable); err != nil {
 		t.Fatal(err)
 	}
 	want := bus.FinalizerConsumer(bus.DefaultRealm, bus.ExampleFinalizer)
 	other := want
 	other.AckWait, other.MaxAckPending, other.InactiveThreshold = 7*time.Second, 1, 0
 	other.Metadata = map[string]string{bus.MetaProcess: "bucket-controller (node-7/42)", bus.MetaActor: "ana"}
-	if _, err := js.CreateConsumer(s.ctx, stream, other); err != nil {
+	if _, err := js.CreateConsumer(s.Ctx, stream, other); err != nil {
 		t.Fatal(err)
 	}
 	s.run(func(context.Context, *client.Call) error { return nil })
 	s.create("a", bus.ExampleFinalizer)
 	s.delete("a")
 	s.gone("a")
-	consumer, err := js.Consumer(s.ctx, stream, durable)
+	consumer, err := js.Consumer(s.Ctx, stream, durable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,13 +171,13 @@ func TestLargeObjectsAreFetched(t *testing.T) {
 		calls <- call
 		return nil
 	})
-	if _, err := client.New(s.nc).Resource(configMaps, "shop").Create(s.ctx, &coppicev1.Object{
+	if _, err := s.objects.Create(s.Ctx, &coppicev1.Object{
 		Metadata: &coppicev1.ObjectMeta{Name: "large", Finalizers: []string{bus.ExampleFinalizer}}, Spec: spec,
 	}); err != nil {
 		t.Fatal(err)
 	}
 	s.delete("large")
-	call := testkit.Receive(t, s.ctx, "a call", calls)
+	call := testkit.Receive(t, s.Ctx, "a call", calls)
 	if o := call.Object; len(o.GetSpec()) != len(spec) || o.GetMetadata().GetName() != "large" || len(o.GetMetadata().GetFinalizers()) != 1 {
 		t.Errorf("the call has a spec of %d bytes and metadata %v", len(o.GetSpec()), o.GetMetadata())
 	}

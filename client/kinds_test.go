@@ -13,7 +13,7 @@ import (
 func TestFindKind(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	c := client.New(s.nc)
+	c := s.Client
 	for _, k := range []client.Kind{
 		{Group: "storage.example.com", Kind: "Bucket", Plural: "buckets"},
 		{Group: "example.com", Kind: "Limit", Plural: "limits"}, // the short name of limitranges
@@ -28,11 +28,11 @@ func TestFindKind(t *testing.T) {
 		if k.Versions == nil {
 			k.Versions = []api.KindVersion{{Name: "v1"}}
 		}
-		if _, err := c.Resource(client.KindsResource, "").Create(s.ctx, client.NewKindObject(k)); err != nil {
+		if _, err := c.Resource(client.KindsResource, "").Create(s.Ctx, client.NewKindObject(k)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kinds, err := c.Kinds(s.ctx)
+	kinds, err := c.Kinds(s.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
@@ -18,13 +17,10 @@ import (
 func TestReadLog(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	js, err := jetstream.New(s.conn(bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := s.JetStream(bus.RoleGraph)
 	consumers := func() int {
 		t.Helper()
-		stream, err := js.Stream(s.ctx, bus.LogStream(bus.DefaultRealm))
+		stream, err := js.Stream(s.Ctx, bus.LogStream(bus.DefaultRealm))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,14 +32,14 @@ func TestReadLog(t *testing.T) {
 	}
 	s.delete("wanted")
 	before := consumers()
-	log := client.New(s.conn(bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
-	last, err := log.Last(s.ctx)
+	log := s.As(bus.RoleReader).Log()
+	last, err := log.Last(s.Ctx)
 	if err != nil || last < 302 {
 		t.Fatalf("the log ends at %d, %v", last, err)
 	}
 	for range 20 {
 		all, found := uint64(0), 0
-		for c, err := range log.Read(s.ctx, client.FromSequence(1)) {
+		for c, err := range log.Read(s.Ctx, client.FromSequence(1)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,12 +47,12 @@ func TestReadLog(t *testing.T) {
 				t.Fatalf("commit %d comes as number %d", c.Sequence, all)
 			}
 		}
-		for c, err := range log.Read(s.ctx, client.FromSequence(1), client.ForUIDs{wanted}) {
+		for c, err := range log.Read(s.Ctx, client.FromSequence(1), client.ForUIDs{wanted}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			found++
-			for at, err := range log.Read(s.ctx, client.FromRevision(c.GetFirstRevision()), client.Limit(1)) {
+			for at, err := range log.Read(s.Ctx, client.FromRevision(c.GetFirstRevision()), client.Limit(1)) {
 				if err != nil || at.Sequence != c.Sequence {
 					t.Errorf("revision %d is at %d, %v; want %d", c.GetFirstRevision(), at.Sequence, err, c.Sequence)
 				}
@@ -79,7 +75,7 @@ func TestReadLog(t *testing.T) {
 		}
 	}
 	beyond := uint64(0)
-	for c, err := range log.Read(s.ctx, client.FromSequence(last), client.ToSequence(last+10)) {
+	for c, err := range log.Read(s.Ctx, client.FromSequence(last), client.ToSequence(last+10)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,14 +96,14 @@ func TestStoredCommits(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.create("one")
-	log := client.New(s.conn(bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
-	last, err := log.Last(s.ctx)
+	log := s.As(bus.RoleReader).Log()
+	last, err := log.Last(s.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := func(undecoded bool) (all []client.LogCommit) {
 		t.Helper()
-		for c, err := range log.Read(s.ctx, client.FromSequence(1), client.ToSequence(last), client.Undecoded(undecoded)) {
+		for c, err := range log.Read(s.Ctx, client.FromSequence(1), client.ToSequence(last), client.Undecoded(undecoded)) {
 			if err != nil || (c.Commit == nil) != undecoded {
 				t.Fatal(c.Commit, err)
 			}

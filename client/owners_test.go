@@ -89,7 +89,7 @@ func TestAddUse(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	objects := client.New(s.nc).Resource(configMaps, "shop")
+	objects := s.objects
 	owner, other := s.create("owner", "example.com/x"), s.create("other")
 	create := func(name, app string, controller *coppicev1.Object) {
 		t.Helper()
@@ -100,7 +100,7 @@ func TestAdopt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := objects.Create(s.ctx, o); err != nil {
+		if _, err := objects.Create(s.Ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,17 +110,17 @@ func TestAdopt(t *testing.T) {
 	create("theirs", "web", other)
 	adopt := func(want string) {
 		t.Helper()
-		done, err := client.Adopt(s.ctx, objects, owner, objects, "app=web")
+		done, err := client.Adopt(s.Ctx, objects, owner, objects, "app=web")
 		if got := fmt.Sprint(done); err != nil || got != want {
 			t.Errorf("did %s, %v; want %s", got, err, want)
 		}
 	}
-	if done, err := client.Adopt(s.ctx, objects, owner, objects, ""); !errors.Is(err, client.ErrBadRequest) || len(done.Adopted)+len(done.Released) > 0 {
+	if done, err := client.Adopt(s.Ctx, objects, owner, objects, ""); !errors.Is(err, client.ErrBadRequest) || len(done.Adopted)+len(done.Released) > 0 {
 		t.Errorf("an empty selector: did %v, %v", done, err)
 	}
 	adopt("{[orphan] [lost]}")
 	adopt("{[] []}")
-	if o, err := objects.Get(s.ctx, "orphan"); err != nil || client.ControllerOf(o).GetUid() != owner.GetMetadata().GetUid() {
+	if o, err := objects.Get(s.Ctx, "orphan"); err != nil || client.ControllerOf(o).GetUid() != owner.GetMetadata().GetUid() {
 		t.Errorf("what was adopted is %v, %v", o, err)
 	}
 	s.delete("owner")
@@ -132,7 +132,7 @@ func TestAdopt(t *testing.T) {
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	kinds, err := client.New(s.nc).Kinds(s.ctx)
+	kinds, err := s.Client.Kinds(s.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

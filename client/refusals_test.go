@@ -39,7 +39,7 @@ func TestOtherSubjects(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.create("a")
-	c := client.New(s.nc)
+	c := s.Client
 	for _, to := range []struct {
 		resource  client.Resource
 		namespace string
@@ -55,19 +55,19 @@ func TestOtherSubjects(t *testing.T) {
 		{client.Resource{Group: ">", Plural: "pods"}, "shop", `">" is not a group`},
 	} {
 		r, what := c.Resource(to.resource, to.namespace), to.resource.String()+" in "+to.namespace
-		_, err := r.ListPage(s.ctx)
+		_, err := r.ListPage(s.Ctx)
 		refused(t, "list of "+what, err, client.ErrBadRequest, to.says)
-		_, err = r.DeleteEverything(s.ctx)
+		_, err = r.DeleteEverything(s.Ctx)
 		refused(t, "deletion of "+what, err, client.ErrBadRequest, to.says)
-		_, err = r.RemoveFinalizer(s.ctx, "a", "example.com/x")
+		_, err = r.RemoveFinalizer(s.Ctx, "a", "example.com/x")
 		refused(t, "finalizer of "+what, err, client.ErrBadRequest, to.says)
-		for _, err := range r.Watch(s.ctx) {
+		for _, err := range r.Watch(s.Ctx) {
 			refused(t, "watch of "+what, err, client.ErrBadRequest, to.says)
 		}
 	}
-	_, err := c.Resource(configMaps, "shop").RemoveFinalizer(s.ctx, "a", "")
+	_, err := c.Resource(configMaps, "shop").RemoveFinalizer(s.Ctx, "a", "")
 	refused(t, "no finalizer", err, client.ErrBadRequest, "is empty")
-	if _, err := c.Resource(configMaps, "shop").Get(s.ctx, "a"); err != nil {
+	if _, err := c.Resource(configMaps, "shop").Get(s.Ctx, "a"); err != nil {
 		t.Error(err)
 	}
 }
@@ -77,23 +77,23 @@ func TestOtherSubjects(t *testing.T) {
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	objects := client.New(s.nc).Resource(configMaps, "shop")
+	objects := s.objects
 	old := s.create("a")
 	changed := proto.Clone(old).(*coppicev1.Object)
 	changed.Metadata.Labels = map[string]string{"app": "web"}
-	now, err := objects.Update(s.ctx, changed)
+	now, err := objects.Update(s.Ctx, changed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const says = "resourceVersion precondition failed: have "
-	_, err = objects.Update(s.ctx, old)
+	_, err = objects.Update(s.Ctx, old)
 	refused(t, "update", err, client.ErrConflict, says, `configmaps "a"`)
 	rv, other := old.GetMetadata().GetResourceVersion(), "another-uid"
-	_, err = objects.Delete(s.ctx, "a", client.IfResourceVersion(rv))
+	_, err = objects.Delete(s.Ctx, "a", client.IfResourceVersion(rv))
 	refused(t, "delete", err, client.ErrConflict, says)
-	_, err = objects.Delete(s.ctx, "a", client.IfUID(other))
+	_, err = objects.Delete(s.Ctx, "a", client.IfUID(other))
 	refused(t, "delete of another", err, client.ErrConflict, "another-uid", old.GetMetadata().GetUid())
-	found, err := objects.Get(s.ctx, "a", nil) // a nil option is ignored
+	found, err := objects.Get(s.Ctx, "a", nil) // a nil option is ignored
 	if err != nil || found.GetMetadata().GetResourceVersion() != now.GetMetadata().GetResourceVersion() {
 		t.Errorf("there is %v, %v", found, err)
 	}
@@ -105,22 +105,22 @@ func TestForbidden(t *testing.T) {
 	s := start(t)
 	patient := client.WithTimeout(testkit.Timeout)
 	for what, c := range map[string]*client.Client{
-		"a reader that writes":             client.New(s.conn(bus.RoleReader), patient, client.WithActor(bus.RoleReader)),
-		"an application as another actor":  client.New(s.conn(bus.RoleApplication), patient, client.WithActor("ana")),
-		"a finalizer that creates objects": client.New(s.conn(bus.RoleFinalizer), patient, client.WithActor(bus.RoleFinalizer)),
+		"a reader that writes":             s.As(bus.RoleReader, patient, client.WithActor(bus.RoleReader)),
+		"an application as another actor":  s.As(bus.RoleApplication, patient, client.WithActor("ana")),
+		"a finalizer that creates objects": s.As(bus.RoleFinalizer, patient, client.WithActor(bus.RoleFinalizer)),
 	} {
-		_, err := c.Resource(configMaps, "shop").Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a"}})
+		_, err := c.Resource(configMaps, "shop").Create(s.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a"}})
 		refused(t, what, err, client.ErrForbidden, "may not create configmaps", c.Realm(), c.Actor())
 	}
-	ctx := deadline{s.ctx, make(chan struct{})}
+	ctx := deadline{s.Ctx, make(chan struct{})}
 	expire := sync.OnceFunc(func() { close(ctx.passed) })
-	_, err := client.New(s.nc, patient, client.WithOnError(func(error) { expire() }), client.WithRealm("nowhere")).Resource(configMaps, "shop").Get(ctx, "a")
+	_, err := client.New(s.Conn(), patient, client.WithOnError(func(error) { expire() }), client.WithRealm("nowhere")).Resource(configMaps, "shop").Get(ctx, "a")
 	refused(t, "an unknown realm", err, client.ErrServiceUnavailable, `no graph service answers for realm "nowhere": there is no such realm`)
 	for what, c := range map[string]*client.Client{
-		"a malformed realm": client.New(s.nc, client.WithRealm("No.Where")),
-		"a malformed actor": client.New(s.nc, client.WithActor("a.b")),
+		"a malformed realm": client.New(s.Conn(), client.WithRealm("No.Where")),
+		"a malformed actor": client.New(s.Conn(), client.WithActor("a.b")),
 	} {
-		_, err := c.Resource(configMaps, "shop").Get(s.ctx, "a")
+		_, err := c.Resource(configMaps, "shop").Get(s.Ctx, "a")
 		refused(t, what, err, client.ErrBadRequest, "is not the name of")
 	}
 }

@@ -20,53 +20,53 @@ import (
 func TestReplyRevision(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	c := client.New(s.nc)
+	c := s.Client
 	objects := c.Resource(configMaps, "shop")
-	o, err := objects.Create(s.ctx, object("shop", "a", ""))
+	o, err := objects.Create(s.Ctx, object("shop", "a", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	created := o.GetMetadata().GetResourceVersion()
-	if _, err := objects.Create(s.ctx, object("shop", "b", "")); err != nil { // so that the realm is ahead of a
+	if _, err := objects.Create(s.Ctx, object("shop", "b", "")); err != nil { // so that the realm is ahead of a
 		t.Fatal(err)
 	}
 	revision := c.Revision()
 	var reply client.Reply
 	for what, call := range map[string]func() error{
-		"get":                     func() error { _, err := objects.Get(s.ctx, "a", client.ReplyInto(&reply)); return err },
-		"list":                    func() error { _, err := objects.ListPage(s.ctx, client.ReplyInto(&reply)); return err },
-		"update without a change": func() error { _, err := objects.Update(s.ctx, o, client.ReplyInto(&reply)); return err },
-		"patch without a change":  func() error { _, err := objects.Patch(s.ctx, "a", []byte(`{}`), client.ReplyInto(&reply)); return err },
+		"get":                     func() error { _, err := objects.Get(s.Ctx, "a", client.ReplyInto(&reply)); return err },
+		"list":                    func() error { _, err := objects.ListPage(s.Ctx, client.ReplyInto(&reply)); return err },
+		"update without a change": func() error { _, err := objects.Update(s.Ctx, o, client.ReplyInto(&reply)); return err },
+		"patch without a change":  func() error { _, err := objects.Patch(s.Ctx, "a", []byte(`{}`), client.ReplyInto(&reply)); return err },
 		"removal of no finalizer": func() error {
-			_, err := objects.RemoveFinalizer(s.ctx, "a", "example.com/x", client.ReplyInto(&reply))
+			_, err := objects.RemoveFinalizer(s.Ctx, "a", "example.com/x", client.ReplyInto(&reply))
 			return err
 		},
 		"dry run of a deletion": func() error {
-			_, err := objects.Delete(s.ctx, "a", client.DryRun(true), client.ReplyInto(&reply))
+			_, err := objects.Delete(s.Ctx, "a", client.DryRun(true), client.ReplyInto(&reply))
 			return err
 		},
 		"plan": func() error {
-			_, err := objects.Plan(s.ctx, []string{"a"}, client.MinRevision(revision), client.ReplyInto(&reply))
+			_, err := objects.Plan(s.Ctx, []string{"a"}, client.MinRevision(revision), client.ReplyInto(&reply))
 			return err
 		},
 		"plan of a deletion": func() error {
-			_, err := objects.Plan(s.ctx, []string{"a"}, client.DeleteOptions{Reply: &reply})
+			_, err := objects.Plan(s.Ctx, []string{"a"}, client.DeleteOptions{Reply: &reply})
 			return err
 		},
 		"resolve": func() error {
-			_, err := objects.Resolve(s.ctx, []string{"a"}, client.MinRevision(revision), client.ReplyInto(&reply))
+			_, err := objects.Resolve(s.Ctx, []string{"a"}, client.MinRevision(revision), client.ReplyInto(&reply))
 			return err
 		},
-		"kinds":           func() error { _, err := c.Kinds(s.ctx, client.ReplyInto(&reply)); return err },
-		"status":          func() error { _, err := c.Status(s.ctx, client.ReplyInto(&reply)); return err },
-		"past":            func() error { _, err := c.At(s.ctx, client.Moment{}, client.ReplyInto(&reply)); return err },
-		"brakes":          func() error { _, err := c.Operations().Brakes(s.ctx, client.ReplyInto(&reply)); return err },
-		"finalizers":      func() error { _, err := c.Operations().Finalizers(s.ctx, client.ReplyInto(&reply)); return err },
-		"expiry policies": func() error { _, err := c.Operations().ExpiryPolicies(s.ctx, client.ReplyInto(&reply)); return err },
-		"storage":         func() error { _, err := c.Operations().Storage(s.ctx, client.ReplyInto(&reply)); return err },
-		"resume":          func() error { _, err := c.Operations().Resume(s.ctx, client.ReplyInto(&reply)); return err },
+		"kinds":           func() error { _, err := c.Kinds(s.Ctx, client.ReplyInto(&reply)); return err },
+		"status":          func() error { _, err := c.Status(s.Ctx, client.ReplyInto(&reply)); return err },
+		"past":            func() error { _, err := c.At(s.Ctx, client.Moment{}, client.ReplyInto(&reply)); return err },
+		"brakes":          func() error { _, err := c.Operations().Brakes(s.Ctx, client.ReplyInto(&reply)); return err },
+		"finalizers":      func() error { _, err := c.Operations().Finalizers(s.Ctx, client.ReplyInto(&reply)); return err },
+		"expiry policies": func() error { _, err := c.Operations().ExpiryPolicies(s.Ctx, client.ReplyInto(&reply)); return err },
+		"storage":         func() error { _, err := c.Operations().Storage(s.Ctx, client.ReplyInto(&reply)); return err },
+		"resume":          func() error { _, err := c.Operations().Resume(s.Ctx, client.ReplyInto(&reply)); return err },
 		"batch with a refused object": func() error {
-			results, err := objects.CreateBatch(s.ctx, []*client.Object{object("shop", "a", ""), object("shop", "a", "")}, client.ReplyInto(&reply))
+			results, err := objects.CreateBatch(s.Ctx, []*client.Object{object("shop", "a", ""), object("shop", "a", "")}, client.ReplyInto(&reply))
 			if err == nil && (!errors.Is(results[0].Err, client.ErrAlreadyExists) || results[0].Revision != reply.Revision) {
 				t.Errorf("the batch has %+v with reply %+v", results, reply)
 			}
@@ -81,10 +81,10 @@ func TestReplyRevision(t *testing.T) {
 			t.Errorf("%s: revision %d, want %d or more", what, reply.Revision, revision)
 		}
 	}
-	if o, err := objects.Get(s.ctx, "a"); err != nil || o.GetMetadata().GetResourceVersion() != created {
+	if o, err := objects.Get(s.Ctx, "a"); err != nil || o.GetMetadata().GetResourceVersion() != created {
 		t.Errorf("the calls changed the object: %v, %v", o, err)
 	}
-	result, err := objects.Delete(s.ctx, "a", client.ReplyInto(&reply))
+	result, err := objects.Delete(s.Ctx, "a", client.ReplyInto(&reply))
 	if err != nil || result.State != client.Removed || result.Revision <= revision || result.Revision != reply.Revision {
 		t.Errorf("delete: %+v, %+v, %v", result, reply, err)
 	}
@@ -118,18 +118,18 @@ func TestCallsWithReply(t *testing.T) {
 func TestNotPositive(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	c := client.New(s.nc, client.WithTimeout(-1))
+	c := client.New(s.Conn(), client.WithTimeout(-1))
 	objects := c.Resource(configMaps, "shop")
-	if _, err := objects.Create(s.ctx, object("shop", "a", ""), nil); err != nil {
+	if _, err := objects.Create(s.Ctx, object("shop", "a", ""), nil); err != nil {
 		t.Fatal(err)
 	}
-	if page, err := objects.ListPage(s.ctx, client.Limit(-1)); err != nil || len(page.Objects) != 1 {
+	if page, err := objects.ListPage(s.Ctx, client.Limit(-1)); err != nil || len(page.Objects) != 1 {
 		t.Errorf("a list: %+v, %v", page, err)
 	}
-	if g, err := objects.Resolve(s.ctx, []string{"a"}, client.Limit(-1)); err != nil || len(g.GetNodes()) != 1 {
+	if g, err := objects.Resolve(s.Ctx, []string{"a"}, client.Limit(-1)); err != nil || len(g.GetNodes()) != 1 {
 		t.Errorf("resolve: %v, %v", g, err)
 	}
-	ctx, stop := context.WithCancel(s.ctx)
+	ctx, stop := context.WithCancel(s.Ctx)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
@@ -140,13 +140,13 @@ func TestNotPositive(t *testing.T) {
 	}()
 	o := object("shop", "b", "")
 	o.Metadata.Finalizers = []string{bus.ExampleFinalizer}
-	if _, err := objects.Create(s.ctx, o); err != nil {
+	if _, err := objects.Create(s.Ctx, o); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := objects.Delete(s.ctx, "b"); err != nil {
+	if _, err := objects.Delete(s.Ctx, "b"); err != nil {
 		t.Fatal(err)
 	}
-	if err := testkit.Receive(t, s.ctx, "a call", ended); err != nil {
+	if err := testkit.Receive(t, s.Ctx, "a call", ended); err != nil {
 		t.Error(err)
 	}
 }
@@ -205,6 +205,6 @@ func TestOnErrorOfFinalizer(t *testing.T) {
 	s.delete("a")
 	s.gone("a")
 	for range 2 {
-		testkit.Receive(t, s.ctx, "a failed attempt", errs)
+		testkit.Receive(t, s.Ctx, "a failed attempt", errs)
 	}
 }

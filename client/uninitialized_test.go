@@ -20,17 +20,17 @@ func uninitialized(name string, finalizers ...string) *coppicev1.Object {
 }
 
 // removed deletes an object that was created, and waits for its end.
-func removed(t *testing.T, s *stack, objects client.ResourceClient, o *coppicev1.Object) {
+func removed(t *testing.T, s *shop, objects client.ResourceClient, o *coppicev1.Object) {
 	t.Helper()
-	if _, err := objects.Create(s.ctx, o); err != nil {
+	if _, err := objects.Create(s.Ctx, o); err != nil {
 		t.Fatal(err)
 	}
 	name := o.GetMetadata().GetName()
-	if r, err := objects.Delete(s.ctx, name); err != nil || r.State != client.Pending {
+	if r, err := objects.Delete(s.Ctx, name); err != nil || r.State != client.Pending {
 		t.Fatalf("%s: %+v, %v; want Pending", name, r, err)
 	}
-	testkit.WaitFor(t, s.ctx, "the end of "+name, func() bool {
-		_, err := objects.Get(s.ctx, name, client.IncludeUninitialized(true))
+	s.WaitFor("the end of "+name, func() bool {
+		_, err := objects.Get(s.Ctx, name, client.IncludeUninitialized(true))
 		return errors.Is(err, client.ErrNotFound)
 	})
 }
@@ -41,22 +41,14 @@ func TestCallsForUninitialized(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.run(func(context.Context, *client.Call) error { return nil })
-	removed(t, s, client.New(s.nc).Resource(configMaps, "shop"), uninitialized("bucket", bus.ExampleFinalizer))
+	removed(t, s, s.objects, uninitialized("bucket", bus.ExampleFinalizer))
 
 	pods := client.Resource{Plural: bus.ExampleAgent}
-	c := client.New(s.conn(bus.RoleAgent), client.WithActor(bus.RoleAgent))
-	ctx, cancel := context.WithCancel(s.ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.RunAgent(ctx, pods, func(context.Context, *client.Termination) error { return nil })
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+	c := s.As(bus.RoleAgent)
+	testkit.Run(t, func(ctx context.Context) error {
+		return c.RunAgent(ctx, pods, func(context.Context, *client.Termination) error { return nil })
 	})
 	pod := uninitialized("web")
 	pod.Spec = []byte(`{"nodeName":"n","terminationGracePeriodSeconds":600}`)
-	removed(t, s, client.New(s.nc).Resource(pods, "shop"), pod)
+	removed(t, s, s.Resource(pods, "shop"), pod)
 }

@@ -40,11 +40,11 @@ func (m *mirror) apply(e client.WatchEvent) {
 	}
 }
 
-func (m *mirror) agrees(s *stack, objects client.ResourceClient) bool {
+func (m *mirror) agrees(s *shop, objects client.ResourceClient) bool {
 	list := map[string]uint64{}
-	for o, err := range objects.List(s.ctx) {
+	for o, err := range objects.List(s.Ctx) {
 		if err != nil {
-			s.t.Fatal(err)
+			s.TB.Fatal(err)
 		}
 		list[o.GetMetadata().GetName()] = o.GetMetadata().GetResourceVersion()
 	}
@@ -60,23 +60,23 @@ func TestWatchWithSlowConsumer(t *testing.T) {
 	t.Parallel()
 	const n = 24
 	s := start(t)
-	objects := client.New(s.nc).Resource(configMaps, "shop")
+	objects := s.objects
 	for i := range n {
-		if _, err := objects.Create(s.ctx, large(fmt.Sprintf("c-%02d", i), "before", 1<<20)); err != nil {
+		if _, err := objects.Create(s.Ctx, large(fmt.Sprintf("c-%02d", i), "before", 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	update := func() {
 		t.Helper()
 		for i := range n {
-			if _, err := objects.Update(s.ctx, large(fmt.Sprintf("c-%02d", i), "after", 1<<20)); err != nil {
+			if _, err := objects.Update(s.Ctx, large(fmt.Sprintf("c-%02d", i), "after", 1<<20)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	m := &mirror{revision: map[string]uint64{}}
 	events := make(chan struct{})
-	ctx, stop := context.WithCancel(s.ctx)
+	ctx, stop := context.WithCancel(s.Ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -94,10 +94,10 @@ func TestWatchWithSlowConsumer(t *testing.T) {
 			}
 		}
 	}()
-	testkit.Receive(t, s.ctx, "the first object", events)
+	testkit.Receive(t, s.Ctx, "the first object", events)
 	update() // while it reads the objects
 	s.delete("c-20")
-	going, pause := context.WithCancel(s.ctx)
+	going, pause := context.WithCancel(s.Ctx)
 	drain := func(ctx context.Context) {
 		for ctx.Err() == nil {
 			select {
@@ -111,16 +111,16 @@ func TestWatchWithSlowConsumer(t *testing.T) {
 		defer close(drained)
 		drain(going)
 	}()
-	testkit.WaitFor(t, s.ctx, "the consumer to have all", func() bool { return m.agrees(s, objects) })
+	s.WaitFor("the consumer to have all", func() bool { return m.agrees(s, objects) })
 	pause()
-	testkit.Receive(t, s.ctx, "the consumer to pause", drained)
+	testkit.Receive(t, s.Ctx, "the consumer to pause", drained)
 	s.create("c-20")
 	update() // while it follows the changes
 	s.delete("c-21")
 	go drain(ctx)
-	testkit.WaitFor(t, s.ctx, "the consumer to have all again", func() bool { return m.agrees(s, objects) })
+	s.WaitFor("the consumer to have all again", func() bool { return m.agrees(s, objects) })
 	stop()
-	testkit.Receive(t, s.ctx, "the end of the watch", done)
+	testkit.Receive(t, s.Ctx, "the end of the watch", done)
 }
 
 // Many watches that begin at once take little more memory than a few: 100 of 16 MiB
@@ -132,13 +132,13 @@ func TestManyWatchesBegin(t *testing.T) {
 		bound   = 1 << 30
 	)
 	s := start(t)
-	c := client.New(s.nc, client.WithActor("many"))
+	c := client.New(s.Conn(), client.WithActor("many"))
 	for i := range objects {
-		if _, err := c.Resource(configMaps, "shop").Create(s.ctx, large(fmt.Sprintf("c-%02d", i), "text", 1<<20)); err != nil {
+		if _, err := c.Resource(configMaps, "shop").Create(s.Ctx, large(fmt.Sprintf("c-%02d", i), "text", 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, stop := context.WithCancel(s.ctx)
+	ctx, stop := context.WithCancel(s.Ctx)
 	var wg sync.WaitGroup
 	synced := make(chan int, watches)
 	for range watches {
@@ -159,7 +159,7 @@ func TestManyWatchesBegin(t *testing.T) {
 	}
 	most := uint64(0)
 	for range watches {
-		if found := testkit.Receive(t, s.ctx, "a watch to have all objects", synced); found != objects {
+		if found := testkit.Receive(t, s.Ctx, "a watch to have all objects", synced); found != objects {
 			t.Errorf("a watch has %d objects, want %d", found, objects)
 		}
 		var m runtime.MemStats

@@ -18,7 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -30,60 +30,33 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// start starts a stack, and waits until it is at work.
-func start(ctx context.Context, t *testing.T, c allinone.Config) *allinone.Stack {
-	t.Helper()
-	if c.Dir == "" {
-		c.Dir = t.TempDir()
-	}
-	s, err := allinone.Start(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Stop() })
-	if err := s.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return s
+func objects(s *stack.Stack, realm string) client.ResourceClient {
+	s.TB.Helper()
+	return client.New(s.Conn(), client.WithRealm(realm)).Resource(configMaps, "shop")
 }
 
-func objects(t *testing.T, s *allinone.Stack, realm string) client.ResourceClient {
-	t.Helper()
-	nc, err := s.Conn(bus.LocalUser)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.New(nc, client.WithRealm(realm)).Resource(client.Resource{Plural: "configmaps"}, "shop")
-}
-
-func named(name string) *coppicev1.Object {
-	return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
-}
+var named = stack.Named
 
 // Acknowledged writes are there after a restart, each in its realm.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	c := allinone.Config{Dir: t.TempDir(), Realms: []string{"one", "two"}, Processors: 2}
-	s := start(ctx, t, c)
-	created, err := objects(t, s, "one").Create(ctx, named("a"))
+	s := stack.Start(t, c)
+	created, err := objects(s, "one").Create(ctx, named("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Stop(); err != nil {
-		t.Errorf("stopped again: %v", err)
-	}
-	testkit.Receive(t, ctx, "the end", s.Ended())
+	s.Stop()
+	s.Stop()
+	testkit.Receive(t, ctx, "the end", s.Services.Ended())
 
-	s = start(ctx, t, c)
-	found, err := objects(t, s, "one").Get(ctx, "a")
+	s = stack.Start(t, c)
+	found, err := objects(s, "one").Get(ctx, "a")
 	if err != nil || found.GetMetadata().GetUid() != created.GetMetadata().GetUid() {
 		t.Errorf("after the restart there is %v, %v", found, err)
 	}
-	if _, err := objects(t, s, "two").Get(ctx, "a"); !errors.Is(err, client.ErrNotFound) {
+	if _, err := objects(s, "two").Get(ctx, "a"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("the other realm: %v", err)
 	}
 }
@@ -93,11 +66,11 @@ func TestTaken(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	dir := t.TempDir()
-	s := start(ctx, t, allinone.Config{Dir: dir, Port: -1})
+	s := stack.Start(t, allinone.Config{Dir: dir, Port: -1})
 	if _, err := allinone.Start(ctx, allinone.Config{Dir: dir}); !errors.Is(err, natsd.ErrInUse) {
 		t.Errorf("the same directory: %v", err)
 	}
-	_, text, err := net.SplitHostPort(strings.TrimPrefix(s.Server().URL(), "nats://"))
+	_, text, err := net.SplitHostPort(strings.TrimPrefix(s.Services.Server().URL(), "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,14 +88,21 @@ func TestContext(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	within, cancel := context.WithCancel(ctx)
-	s := start(within, t, allinone.Config{})
+	defer cancel()
+	s, err := allinone.Start(within, allinone.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Await(ctx, s); err != nil {
+		t.Fatal(err)
+	}
 	cancel()
 	testkit.Receive(t, ctx, "the end", s.Ended())
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Conn(bus.LocalUser); err == nil {
-		t.Error("connected to what has ended")
+		t.Error("Conn has connected after the end of the services")
 	}
 }
 
@@ -132,24 +112,20 @@ func TestServiceFails(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	dir := t.TempDir()
-	s := start(ctx, t, allinone.Config{Dir: dir})
-	if _, err := objects(t, s, bus.DefaultRealm).Create(ctx, named("a")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	s := stack.Start(t, allinone.Config{Dir: dir})
+	s.Create(configMaps, "shop", named("a"))
+	s.Stop()
 	// The same state with an empty NATS server.
-	s, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Graph: func(c *graph.Config) { c.Dir = dir + "/graph" }})
+	failing, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Graph: func(c *graph.Config) { c.Dir = dir + "/graph" }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var mismatch *replay.MismatchError
-	if err := s.Await(ctx); !errors.As(err, &mismatch) {
+	if err := failing.Await(ctx); !errors.As(err, &mismatch) {
 		t.Errorf("awaited: %v", err)
 	}
-	testkit.Receive(t, ctx, "the end", s.Ended())
-	if err := s.Stop(); !errors.As(err, &mismatch) {
+	testkit.Receive(t, ctx, "the end", failing.Ended())
+	if err := failing.Stop(); !errors.As(err, &mismatch) {
 		t.Errorf("stopped: %v", err)
 	}
 }
@@ -159,9 +135,9 @@ func TestServiceFails(t *testing.T) {
 func TestLocalUser(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	s := start(ctx, t, allinone.Config{Port: -1})
+	s := stack.Start(t, allinone.Config{Port: -1})
 	refused := make(chan error, 10)
-	nc, err := nats.Connect(s.Server().URL(), nats.Timeout(testkit.Timeout), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	nc, err := nats.Connect(s.Services.Server().URL(), nats.Timeout(testkit.Timeout), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,13 +172,10 @@ func TestGraphOfAnother(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	dir, other := t.TempDir(), t.TempDir()
-	s := start(ctx, t, allinone.Config{Dir: dir})
-	if _, err := objects(t, s, bus.DefaultRealm).Create(ctx, named("a")); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(s.Stop(), start(ctx, t, allinone.Config{Dir: other}).Stop()); err != nil {
-		t.Fatal(err)
-	}
+	s := stack.Start(t, allinone.Config{Dir: dir})
+	s.Create(configMaps, "shop", named("a"))
+	s.Stop()
+	stack.Start(t, allinone.Config{Dir: other}).Stop()
 	states := filepath.Join(dir, "graph")
 	if err := errors.Join(os.RemoveAll(states), os.CopyFS(states, os.DirFS(filepath.Join(other, "graph")))); err != nil {
 		t.Fatal(err)
@@ -230,10 +203,8 @@ func TestGraphOfAnother(t *testing.T) {
 	if err := os.RemoveAll(states); err != nil {
 		t.Fatal(err)
 	}
-	s = start(ctx, t, allinone.Config{Dir: dir})
-	if _, err := objects(t, s, bus.DefaultRealm).Get(ctx, "a"); err != nil {
-		t.Error(err)
-	}
+	s = stack.Start(t, allinone.Config{Dir: dir})
+	s.Get(configMaps, "shop", "a")
 }
 
 // A stack does not create a secret for a log or a state that was written with another one.
@@ -241,9 +212,7 @@ func TestSecretLost(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	dir := t.TempDir()
-	if err := start(ctx, t, allinone.Config{Dir: dir}).Stop(); err != nil {
-		t.Fatal(err)
-	}
+	stack.Start(t, allinone.Config{Dir: dir}).Stop()
 	file, states, log := filepath.Join(dir, secret.FileName), filepath.Join(dir, "graph"), filepath.Join(dir, "nats")
 	backup := filepath.Join(t.TempDir(), "secret")
 	if err := os.Rename(file, backup); err != nil {
@@ -276,5 +245,5 @@ func TestSecretLost(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(log), os.Rename(away, log), os.Rename(backup, file)); err != nil {
 		t.Fatal(err)
 	}
-	start(ctx, t, allinone.Config{Dir: dir})
+	stack.Start(t, allinone.Config{Dir: dir})
 }

@@ -1,15 +1,14 @@
 package allinone_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -31,47 +30,32 @@ var families = []family{
 
 // braked is a realm whose brake of config maps lets limit deletions through in a window.
 type braked struct {
-	t       *testing.T
-	ctx     context.Context
-	c       *client.Client
+	*stack.Stack
 	objects client.ResourceClient
 }
 
 var configMaps = client.Resource{Plural: "configmaps"}
 
-func startBraked(t *testing.T, c allinone.Config, limit int) (*allinone.Stack, *braked) {
+// startBraked starts all services. It sets the limit unless it is 0.
+func startBraked(t *testing.T, c allinone.Config, limit int) *braked {
 	t.Helper()
-	ctx := testkit.Context(t)
-	s := start(ctx, t, c)
-	b := &braked{t: t, ctx: ctx}
-	b.connect(s)
-	settings := &coppicev1.Object{
-		ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &coppicev1.ObjectMeta{Name: "settings"},
-		Spec: fmt.Appendf(nil, `{"brake":{"objects":%d,"window":"1h"}}`, limit),
+	s := stack.Start(t, c, client.WithTimeout(testkit.Timeout))
+	if limit > 0 {
+		settings := &coppicev1.Object{
+			ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &coppicev1.ObjectMeta{Name: "settings"},
+			Spec: fmt.Appendf(nil, `{"brake":{"objects":%d,"window":"1h"}}`, limit),
+		}
+		if _, err := s.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(s.Ctx, settings); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := b.c.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(ctx, settings); err != nil {
-		t.Fatal(err)
-	}
-	return s, b
-}
-
-func (b *braked) connect(s *allinone.Stack) {
-	b.t.Helper()
-	nc, err := s.Conn(bus.LocalUser)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.c = client.New(nc, client.WithTimeout(testkit.Timeout))
-	b.objects = b.c.Resource(configMaps, "shop")
+	return &braked{s, s.Resource(configMaps, "shop")}
 }
 
 // create creates a root and n objects below it.
 func (b *braked) create(f family, n int) {
-	b.t.Helper()
-	root, err := b.c.Resource(client.Resource{Plural: "secrets"}, "shop").Create(b.ctx, named(f.name))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.TB.Helper()
+	root := b.Create(client.Resource{Plural: "secrets"}, "shop", named(f.name))
 	uid := func(i int) string { return fmt.Sprintf("%s-%d", f.name, i) }
 	yes := true
 	for from := 0; from < n; {
@@ -87,13 +71,13 @@ func (b *braked) create(f family, n int) {
 			o.Metadata.Uid, o.Metadata.OwnerReferences = uid(i), []*coppicev1.OwnerReference{ref}
 			batch = append(batch, o)
 		}
-		results, err := b.objects.ImportBatch(b.ctx, "family", batch, client.CloseSession(to == n))
+		results, err := b.objects.ImportBatch(b.Ctx, "family", batch, client.CloseSession(to == n))
 		if err != nil {
-			b.t.Fatal(err)
+			b.TB.Fatal(err)
 		}
 		for _, r := range results {
 			if r.Err != nil {
-				b.t.Fatal(r.Err)
+				b.TB.Fatal(r.Err)
 			}
 		}
 		from = to
@@ -101,26 +85,26 @@ func (b *braked) create(f family, n int) {
 }
 
 func (b *braked) status() *client.BrakeStatus {
-	b.t.Helper()
-	list, err := b.c.Operations().Brakes(b.ctx)
+	b.TB.Helper()
+	list, err := b.Operations().Brakes(b.Ctx)
 	if err != nil {
-		b.t.Fatal(err)
+		b.TB.Fatal(err)
 	}
 	for _, s := range list {
 		if s.GetResource() == "configmaps" {
 			return s
 		}
 	}
-	b.t.Fatal("config maps have no brake")
+	b.TB.Fatal("config maps have no brake")
 	return nil
 }
 
 // idle waits until nothing is left that the collector may do, and returns the number of
 // config maps that are left.
 func (b *braked) idle() uint64 {
-	b.t.Helper()
-	testkit.WaitFor(b.t, b.ctx, "nothing to be pending", func() bool {
-		s, err := b.c.Status(b.ctx)
+	b.TB.Helper()
+	b.WaitFor("nothing to be pending", func() bool {
+		s, err := b.Status(b.Ctx)
 		return err == nil && s.GetIdle()
 	})
 	return b.status().GetTotal()
@@ -138,64 +122,58 @@ func TestBrake(t *testing.T) {
 			if f.name == "chain" {
 				n = max(n/10, 10*limit)
 			}
-			_, b := startBraked(t, allinone.Config{}, limit)
+			b := startBraked(t, allinone.Config{}, limit)
 			b.create(f, n)
 			// Users delete these during the cascade, while the brake is tripped, and during the release.
 			const users = 30
 			for i := range users {
-				if _, err := b.objects.Create(b.ctx, named(fmt.Sprint("user-", i))); err != nil {
-					t.Fatal(err)
-				}
+				b.Create(configMaps, "shop", named(fmt.Sprint("user-", i)))
 			}
 			user := 0
 			delete := func() {
 				t.Helper()
 				for range users / 3 {
-					if _, err := b.objects.Delete(b.ctx, fmt.Sprint("user-", user)); err != nil {
-						t.Fatal(err)
-					}
+					b.Delete(configMaps, "shop", fmt.Sprint("user-", user))
 					user++
 				}
 			}
-			root := b.c.Resource(client.Resource{Plural: "secrets"}, "shop")
-			plan, err := root.Plan(b.ctx, []string{f.name})
+			root := b.Resource(client.Resource{Plural: "secrets"}, "shop")
+			plan, err := root.Plan(b.Ctx, []string{f.name})
 			if err != nil || len(plan.GetBrakes()) != 1 || plan.GetBrakes()[0].GetDeletions() != uint64(n) || plan.GetBrakes()[0].GetRoom() != uint64(limit) {
 				t.Fatalf("the plan has the brakes %v, %v", plan.GetBrakes(), err)
 			}
-			if _, err := root.Delete(b.ctx, f.name); err != nil {
+			if _, err := root.Delete(b.Ctx, f.name); err != nil {
 				t.Fatal(err)
 			}
 			delete()
-			testkit.WaitFor(t, b.ctx, "the brake to be tripped", func() bool { return b.status().GetTripped() != 0 })
+			b.WaitFor("the brake to be tripped", func() bool { return b.status().GetTripped() != 0 })
 			if left := b.idle(); left != uint64(n+users-user-limit) || b.status().GetCounted() != uint64(limit) {
 				t.Fatalf("%d of %d objects are left, %d are counted", left, n+users-user, b.status().GetCounted())
 			}
 			delete()
-			if _, err := b.objects.Delete(b.ctx, fmt.Sprintf("%s-%d", f.name, n-1)); err != nil {
-				t.Fatal(err)
-			}
+			b.Delete(configMaps, "shop", fmt.Sprintf("%s-%d", f.name, n-1))
 			if left := b.idle(); left != uint64(n+users-user-1-limit) {
 				t.Fatalf("%d objects are left after DELETEs by users", left)
 			}
-			dry, err := b.c.Operations().ReleaseBrake(b.ctx, configMaps, client.DryRun(true))
+			dry, err := b.Operations().ReleaseBrake(b.Ctx, configMaps, client.DryRun(true))
 			if err != nil || dry.GetReleased() != uint64(n-1-limit) {
 				t.Fatalf("a release would let %v through, %v", dry, err)
 			}
 			begun := time.Now()
-			released, err := b.c.Operations().ReleaseBrake(b.ctx, configMaps)
+			released, err := b.Operations().ReleaseBrake(b.Ctx, configMaps)
 			took := time.Since(begun)
 			if err != nil || !released.GetTripped() || released.GetReleased() != uint64(n-1-limit) || released.GetMore() {
 				t.Fatalf("the release: %v, %v", released, err)
 			}
 			delete()
 			for left := b.status().GetTotal(); left > 0; left = b.status().GetTotal() { // each step has its limit: they may be many
-				testkit.WaitFor(t, b.ctx, "some of the rest to go", func() bool { return b.status().GetTotal() < left })
+				b.WaitFor("some of the rest to go", func() bool { return b.status().GetTotal() < left })
 			}
 			t.Logf("the release of %d objects took %v, with their deletion %v", released.GetReleased(), took, time.Since(begun))
 			if s := b.status(); s.GetTripped() != 0 || s.GetCounted() != uint64(limit) {
 				t.Errorf("the brake is %v after the release", s)
 			}
-			if verified, err := b.c.Operations().Verify(b.ctx); err != nil || verified.GetDifference() != "" {
+			if verified, err := b.Operations().Verify(b.Ctx); err != nil || verified.GetDifference() != "" {
 				t.Errorf("the state differs from its log: %v, %v", verified, err)
 			}
 		})
@@ -206,26 +184,21 @@ func TestBrake(t *testing.T) {
 func TestBrakeAfterRestart(t *testing.T) {
 	t.Parallel()
 	c := allinone.Config{Dir: t.TempDir()}
-	s, b := startBraked(t, c, 10)
+	b := startBraked(t, c, 10)
 	b.create(families[0], 100)
-	if _, err := b.c.Resource(client.Resource{Plural: "secrets"}, "shop").Delete(b.ctx, "wide"); err != nil {
-		t.Fatal(err)
-	}
-	testkit.WaitFor(t, b.ctx, "the brake to be tripped", func() bool { return b.status().GetTripped() != 0 })
+	b.Delete(client.Resource{Plural: "secrets"}, "shop", "wide")
+	b.WaitFor("the brake to be tripped", func() bool { return b.status().GetTripped() != 0 })
 	before := b.status()
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	s = start(b.ctx, t, c)
-	b.connect(s)
+	b.Stop()
+	b = startBraked(t, c, 0)
 	if after := b.status(); after.GetTripped() != before.GetTripped() || after.GetCounted() != 10 || after.GetTotal() != 90 {
 		t.Fatalf("after the restart the brake is %v, was %v", after, before)
 	}
 	if left := b.idle(); left != 90 {
 		t.Fatalf("%d objects are left after the restart", left)
 	}
-	if _, err := b.c.Operations().ReleaseBrake(b.ctx, configMaps); err != nil {
+	if _, err := b.Operations().ReleaseBrake(b.Ctx, configMaps); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, b.ctx, "the rest to go", func() bool { return b.status().GetTotal() == 0 })
+	b.WaitFor("the rest to go", func() bool { return b.status().GetTotal() == 0 })
 }

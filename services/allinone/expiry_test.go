@@ -13,7 +13,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/scanner"
@@ -31,10 +30,10 @@ func soon(c *scanner.Config) {
 
 // gone waits until none of the config maps exists.
 func (b *braked) gone(names ...string) {
-	b.t.Helper()
-	testkit.WaitFor(b.t, b.ctx, fmt.Sprint(names, " to be removed"), func() bool {
+	b.TB.Helper()
+	b.WaitFor(fmt.Sprint(names, " to be removed"), func() bool {
 		return !slices.ContainsFunc(names, func(name string) bool {
-			_, err := b.objects.Get(b.ctx, name)
+			_, err := b.objects.Get(b.Ctx, name)
 			return !errors.Is(err, client.ErrNotFound)
 		})
 	})
@@ -45,28 +44,21 @@ func (b *braked) gone(names ...string) {
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	const limit = 2
-	_, b := startBraked(t, allinone.Config{Scanner: soon}, limit)
+	b := startBraked(t, allinone.Config{Scanner: soon}, limit)
 	past, later := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	create := func(o *coppicev1.Object) *coppicev1.Object {
-		t.Helper()
-		o, err := b.objects.Create(b.ctx, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
-	}
+	create := func(o *coppicev1.Object) *coppicev1.Object { return b.Create(configMaps, "shop", o) }
 	create(expiring("later", later))
 	root := create(expiring("root", later))
 	child := named("child")
 	child.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{ApiVersion: "v1", Kind: "ConfigMap", Name: "root", Uid: root.GetMetadata().GetUid()}}
 	create(child)
 	safe := create(expiring("safe", later))
-	if _, err := b.objects.Protect(b.ctx, []string{"safe"}, "production"); err != nil {
+	if _, err := b.objects.Protect(b.Ctx, []string{"safe"}, "production"); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range []*coppicev1.Object{root, safe} {
 		o = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: o.GetMetadata().GetName(), ExpiresAt: timestamppb.New(past)}}
-		if _, err := b.objects.Apply(b.ctx, o); err != nil {
+		if _, err := b.objects.Apply(b.Ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,27 +67,27 @@ func TestExpiry(t *testing.T) {
 	expires := begun.Add(2 * time.Second)
 	create(expiring("two", expires))
 	create(expiring("three", expires))
-	testkit.WaitFor(t, b.ctx, "the brake to be tripped", func() bool { return b.status().GetTripped() != 0 })
+	b.WaitFor("the brake to be tripped", func() bool { return b.status().GetTripped() != 0 })
 	if now := time.Now(); now.Before(expires) {
 		t.Errorf("objects expired after %v, %v early", now.Sub(begun), expires.Sub(now))
 	}
 	if total := b.status().GetTotal(); total != 4 { // later, safe, two, three
 		t.Errorf("%d objects are left while the brake is tripped", total)
 	}
-	if _, err := b.c.Operations().ReleaseBrake(b.ctx, configMaps); err != nil {
+	if _, err := b.Operations().ReleaseBrake(b.Ctx, configMaps); err != nil {
 		t.Fatal(err)
 	}
 	b.gone("two", "three")
-	testkit.WaitFor(t, b.ctx, "a warning about the protected object", func() bool {
-		found, err := b.c.Warnings(b.ctx, safe.GetMetadata().GetUid())
+	b.WaitFor("a warning about the protected object", func() bool {
+		found, err := b.Warnings(b.Ctx, safe.GetMetadata().GetUid())
 		return err == nil && slices.ContainsFunc(found, func(w client.Warning) bool {
 			return w.Reason == lifecycle.WarnProtected && strings.Contains(w.Message, "it expired at ")
 		})
 	})
-	if _, err := b.objects.Unprotect(b.ctx, []string{"safe"}, "closed"); err != nil {
+	if _, err := b.objects.Unprotect(b.Ctx, []string{"safe"}, "closed"); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, b.ctx, "the brake to be tripped again", func() bool { return b.status().GetTripped() != 0 })
+	b.WaitFor("the brake to be tripped again", func() bool { return b.status().GetTripped() != 0 })
 	deleted := map[string]client.LogEvent{}
 	b.read(func(e client.LogEvent) {
 		if e.Type == "ObjectDeleted" && e.Resource == configMaps.String() {
@@ -115,12 +107,12 @@ func TestExpiry(t *testing.T) {
 
 // read calls visit for the events of the log.
 func (b *braked) read(visit func(client.LogEvent)) {
-	b.t.Helper()
-	ctx, cancel := context.WithCancel(b.ctx)
+	b.TB.Helper()
+	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
-	for commit, err := range b.c.Log().Read(ctx, client.FromSequence(1)) {
+	for commit, err := range b.Log().Read(ctx, client.FromSequence(1)) {
 		if err != nil {
-			b.t.Fatal(err)
+			b.TB.Fatal(err)
 		}
 		for _, e := range client.Events(commit.Commit, func(_, kind string) string { return strings.ToLower(kind) + "s" }) {
 			visit(e)
@@ -132,10 +124,10 @@ func (b *braked) read(visit func(client.LogEvent)) {
 // expiry:<policy>. One that reports only deletes nothing; one that is wrong is refused.
 func TestExpiryPolicy(t *testing.T) {
 	t.Parallel()
-	_, b := startBraked(t, allinone.Config{Scanner: soon}, 1000)
-	policies := b.c.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "")
+	b := startBraked(t, allinone.Config{Scanner: soon}, 1000)
+	policies := b.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "")
 	apply := func(name, spec string) error {
-		_, err := policies.Apply(b.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(spec)})
+		_, err := policies.Apply(b.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(spec)})
 		return err
 	}
 	for _, name := range []string{"a", "b", "kept", "safe", "busy"} {
@@ -144,11 +136,9 @@ func TestExpiryPolicy(t *testing.T) {
 		if name == "kept" {
 			o.Metadata.Labels = nil
 		}
-		if _, err := b.objects.Create(b.ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		b.Create(configMaps, "shop", o)
 	}
-	if _, err := b.objects.Protect(b.ctx, []string{"safe"}, "production"); err != nil {
+	if _, err := b.objects.Protect(b.Ctx, []string{"safe"}, "production"); err != nil {
 		t.Fatal(err)
 	}
 	const spec = `{"kind":"ConfigMap","selector":"env=preview","minAge":"1s","condition":"object.metadata.name != 'busy'"`
@@ -158,8 +148,8 @@ func TestExpiryPolicy(t *testing.T) {
 	if err := apply("old", spec+`,"minUnchanged":"1s","reportOnly":true}`); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, b.ctx, "the objects to be old enough", func() bool {
-		o, err := b.objects.Get(b.ctx, "busy")
+	b.WaitFor("the objects to be old enough", func() bool {
+		o, err := b.objects.Get(b.Ctx, "busy")
 		return err == nil && time.Since(o.GetMetadata().GetCreationTimestamp().AsTime()) > 3*time.Second
 	})
 	if total := b.status().GetTotal(); total != 5 {
@@ -169,7 +159,7 @@ func TestExpiryPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.gone("a", "b")
-	testkit.WaitFor(t, b.ctx, "the others to stay", func() bool { return b.status().GetTotal() == 3 })
+	b.WaitFor("the others to stay", func() bool { return b.status().GetTotal() == 3 })
 	var actors []string
 	b.read(func(e client.LogEvent) {
 		if e.Type == "ObjectDeleted" && e.Resource == configMaps.String() {
@@ -184,7 +174,7 @@ func TestExpiryPolicy(t *testing.T) {
 	for i := range many {
 		many[i] = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("p-%d", i)}, Spec: []byte(spec + `,"reportOnly":true}`)}
 	}
-	results, err := policies.CreateBatch(b.ctx, many)
+	results, err := policies.CreateBatch(b.Ctx, many)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +189,7 @@ func TestExpiryPolicy(t *testing.T) {
 // policy applies to later trips the brake again.
 func TestReleaseExpiryPolicy(t *testing.T) {
 	t.Parallel()
-	_, b := startBraked(t, allinone.Config{Scanner: soon}, 2)
+	b := startBraked(t, allinone.Config{Scanner: soon}, 2)
 	preview := func(name string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
 		t.Helper()
 		o := named(name)
@@ -207,7 +197,7 @@ func TestReleaseExpiryPolicy(t *testing.T) {
 		if len(owners) == 0 {
 			o.Metadata.Labels = map[string]string{"env": "preview"}
 		}
-		o, err := b.objects.Create(b.ctx, o)
+		o, err := b.objects.Create(b.Ctx, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,31 +218,29 @@ func TestReleaseExpiryPolicy(t *testing.T) {
 	} {
 		policy := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(spec)}
 		if name != "others" {
-			if _, err := b.objects.Create(b.ctx, named(map[string]string{"previews": "busy", "reports": "kept"}[name])); err != nil {
-				t.Fatal(err)
-			}
+			b.Create(configMaps, "shop", named(map[string]string{"previews": "busy", "reports": "kept"}[name]))
 		}
-		if _, err := b.c.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Apply(b.ctx, policy); err != nil {
+		if _, err := b.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Apply(b.Ctx, policy); err != nil {
 			t.Fatal(err)
 		}
 	}
 	tripped := func() bool { return b.status().GetTripped() != 0 }
-	testkit.WaitFor(t, b.ctx, "the brake to be tripped", tripped)
+	b.WaitFor("the brake to be tripped", tripped)
 	b.idle()
 	left := b.status().GetTotal() - 2 // busy and kept
 	if left == 0 || left >= old*(children+1) {
 		t.Fatalf("%d objects are left while the brake is tripped", left)
 	}
-	released, err := b.c.Operations().ReleaseBrake(b.ctx, configMaps)
+	released, err := b.Operations().ReleaseBrake(b.Ctx, configMaps)
 	if err != nil || !released.GetTripped() || released.GetMore() || released.GetReleased() != left {
 		t.Fatalf("the release: %v, %v, want %d objects", released, err, left)
 	}
-	testkit.WaitFor(t, b.ctx, "the rest to go", func() bool { return b.status().GetTotal() == 2 })
+	b.WaitFor("the rest to go", func() bool { return b.status().GetTotal() == 2 })
 	if tripped() {
 		t.Error("the brake is tripped by what was released")
 	}
 	preview("later")
-	testkit.WaitFor(t, b.ctx, "the brake to be tripped by what the policy applies to later", tripped)
+	b.WaitFor("the brake to be tripped by what the policy applies to later", tripped)
 	b.gone("old-0")
 	if total := b.status().GetTotal(); total != 3 {
 		t.Errorf("%d objects are left, want later, busy and kept", total)

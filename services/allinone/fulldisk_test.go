@@ -17,14 +17,14 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
 // load creates objects one by one, and remembers those that were acknowledged.
 type load struct {
-	t       *testing.T
-	ctx     context.Context
+	*stack.Stack
 	objects client.ResourceClient
 	names   []string
 	n       int
@@ -32,8 +32,8 @@ type load struct {
 
 // create creates an object, for which there is so much time.
 func (l *load) create(within time.Duration) error {
-	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.ctx, within)
+	l.TB.Helper()
+	ctx, cancel := context.WithTimeout(l.Ctx, within)
 	defer cancel()
 	o := named(fmt.Sprintf("o-%05d", l.n))
 	o.Spec = []byte(`"` + strings.Repeat("x", 4000) + `"`)
@@ -45,29 +45,28 @@ func (l *load) create(within time.Duration) error {
 	return err
 }
 
+// withUsualLease has a lease last as long as in production: it ends while the disk is full.
+func withUsualLease(c *graph.Config) { c.LeaseTTL = 0 }
+
 // kept checks that all that was acknowledged is there, and that the state is the fold
 // of the log.
-func (l *load) kept(s *allinone.Stack) {
-	l.t.Helper()
+func (l *load) kept() {
+	l.TB.Helper()
 	there := map[string]bool{}
-	for o, err := range l.objects.List(l.ctx) {
+	for o, err := range l.objects.List(l.Ctx) {
 		if err != nil {
-			l.t.Fatal(err)
+			l.TB.Fatal(err)
 		}
 		there[o.GetMetadata().GetName()] = true
 	}
 	for _, name := range l.names {
 		if !there[name] {
-			l.t.Errorf("%s was acknowledged, and is not there", name)
+			l.TB.Errorf("%s was acknowledged, and is not there", name)
 		}
 	}
-	nc, err := s.Conn(bus.LocalUser)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	v, err := client.New(nc).Operations().Verify(l.ctx)
+	v, err := l.Operations().Verify(l.Ctx)
 	if err != nil || v.GetDifference() != "" || v.GetSequence() == 0 {
-		l.t.Errorf("the state is not the fold of the log: %v, %v", v, err)
+		l.TB.Errorf("the state is not the fold of the log: %v, %v", v, err)
 	}
 }
 
@@ -75,10 +74,9 @@ func (l *load) kept(s *allinone.Stack) {
 // goes on by itself, with all that was acknowledged. More than once.
 func TestOutlastsFullDisk(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
 	disk := testkit.NewDisk(t, 128<<20)
-	s := start(ctx, t, allinone.Config{Dir: filepath.Join(disk.Dir, "data"), Port: -1})
-	l := &load{t: t, ctx: ctx, objects: objects(t, s, bus.DefaultRealm)}
+	s := stack.Start(t, allinone.Config{Dir: filepath.Join(disk.Dir, "data"), Port: -1, Graph: withUsualLease})
+	l := &load{Stack: s, objects: objects(s, bus.DefaultRealm)}
 	for range 2 {
 		for range 20 {
 			if err := l.create(testkit.Timeout); err != nil {
@@ -86,9 +84,9 @@ func TestOutlastsFullDisk(t *testing.T) {
 			}
 		}
 		free := disk.Fill()
-		testkit.WaitFor(t, ctx, "a command that is not acknowledged", func() bool { return l.create(time.Second) != nil })
-		testkit.WaitFor(t, ctx, "readiness to name the full disk", func() bool {
-			err := s.Ready()
+		l.WaitFor("a command that is not acknowledged", func() bool { return l.create(time.Second) != nil })
+		l.WaitFor("readiness to name the full disk", func() bool {
+			err := s.Services.Ready()
 			return err != nil && strings.Contains(err.Error(), "as when the disk of NATS is full")
 		})
 		free()
@@ -97,27 +95,24 @@ func TestOutlastsFullDisk(t *testing.T) {
 			t.Fatalf("a command after there was room: %v", err)
 		}
 		t.Logf("a command was acknowledged %.1f s after there was room; it should be 10 s at most", time.Since(begun).Seconds())
-		testkit.WaitFor(t, ctx, "everything to be ready", func() bool { return s.Ready() == nil })
-		l.kept(s)
+		l.WaitFor("all services to be ready", func() bool { return s.Services.Ready() == nil })
+		l.kept()
 	}
 }
 
 // `coppice up` starts on a small disk: nothing reserves room that is not needed.
 func TestStartOnSmallDisk(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
 	disk := testkit.NewDisk(t, 200<<20)
 	c := allinone.Config{Dir: filepath.Join(disk.Dir, "data"), Realms: []string{"one", "two", "three"}}
 	for _, name := range []string{"first", "again"} {
-		s := start(ctx, t, c)
+		s := stack.Start(t, c)
 		for _, realm := range c.Realms {
-			if _, err := objects(t, s, realm).Create(ctx, named(name)); err != nil {
+			if _, err := objects(s, realm).Create(s.Ctx, named(name)); err != nil {
 				t.Errorf("realm %s: %v", realm, err)
 			}
 		}
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		s.Stop()
 	}
 }
 
@@ -125,9 +120,9 @@ func TestStartOnSmallDisk(t *testing.T) {
 // is tried again until there is room.
 func TestOutlastsFullState(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
 	var full atomic.Bool
-	s := start(ctx, t, allinone.Config{Graph: func(c *graph.Config) {
+	s := stack.Start(t, allinone.Config{Graph: func(c *graph.Config) {
+		withUsualLease(c)
 		c.State.MemTableSize = 64 << 10
 		c.State.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
@@ -136,24 +131,24 @@ func TestOutlastsFullState(t *testing.T) {
 			return nil
 		}))
 	}})
-	l := &load{t: t, ctx: ctx, objects: objects(t, s, bus.DefaultRealm)}
+	l := &load{Stack: s, objects: objects(s, bus.DefaultRealm)}
 	if err := l.create(testkit.Timeout); err != nil {
 		t.Fatal(err)
 	}
 	full.Store(true)
-	testkit.WaitFor(t, ctx, "readiness to name the full disk", func() bool {
+	l.WaitFor("readiness to name the full disk", func() bool {
 		_ = l.create(time.Second)
-		err := s.Ready()
+		err := s.Services.Ready()
 		return err != nil && strings.Contains(err.Error(), syscall.ENOSPC.Error())
 	})
 	full.Store(false)
-	testkit.WaitFor(t, ctx, "a command to be acknowledged", func() bool {
+	l.WaitFor("a command to be acknowledged", func() bool {
 		select {
-		case <-s.Ended():
-			t.Fatalf("it has ended: %v", s.Stop())
+		case <-s.Services.Ended():
+			t.Fatalf("the services have ended: %v", s.Services.Stop())
 		default:
 		}
 		return l.create(10*time.Second) == nil // not for long, so that an end is noticed
 	})
-	l.kept(s)
+	l.kept()
 }

@@ -8,22 +8,17 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/datadir"
-	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // Only its owner may read the data of `coppice up`.
 func TestDataIsPrivate(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	s := start(ctx, t, allinone.Config{Dir: dir})
-	if _, err := objects(t, s, "default").Create(ctx, named("a")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Stop(); err != nil { // flushes the state, so that tables are there too
-		t.Fatal(err)
-	}
+	s := stack.Start(t, allinone.Config{Dir: dir})
+	s.Create(configMaps, "shop", named("a"))
+	s.Stop() // flushes the state, so that tables are there too
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/boottime"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -45,32 +44,30 @@ func (k *clocks) configure(dir string) allinone.Config {
 // rounds waits until all policies were evaluated again: a policy without a notice deletes objects that are
 // created now, one after another.
 func (b *braked) rounds() {
-	b.t.Helper()
+	b.TB.Helper()
 	for i := range 2 {
 		o := named(fmt.Sprint("canary-", i))
 		o.Metadata.Labels = map[string]string{"env": "canary"}
-		if _, err := b.objects.Create(b.ctx, o); err != nil {
-			b.t.Fatal(err)
-		}
+		b.Create(configMaps, "shop", o)
 		b.gone(o.GetMetadata().GetName())
 	}
 }
 
 // there fails the test unless the config maps exist.
 func (b *braked) there(when string, names ...string) {
-	b.t.Helper()
+	b.TB.Helper()
 	for _, name := range names {
-		if _, err := b.objects.Get(b.ctx, name); err != nil {
-			b.t.Fatalf("%s: %v", when, err)
+		if _, err := b.objects.Get(b.Ctx, name); err != nil {
+			b.TB.Fatalf("%s: %v", when, err)
 		}
 	}
 }
 
 // noticed waits until there is a warning about a config map that a text occurs in.
 func (b *braked) noticed(o *coppicev1.Object, text string) {
-	b.t.Helper()
-	testkit.WaitFor(b.t, b.ctx, "a warning about "+o.GetMetadata().GetName(), func() bool {
-		found, err := b.c.Warnings(b.ctx, o.GetMetadata().GetUid())
+	b.TB.Helper()
+	b.WaitFor("a warning about "+o.GetMetadata().GetName(), func() bool {
+		found, err := b.Warnings(b.Ctx, o.GetMetadata().GetUid())
 		return err == nil && slices.ContainsFunc(found, func(w client.Warning) bool {
 			return w.Reason == lifecycle.WarnExpiry && strings.Contains(w.Message, text)
 		})
@@ -82,14 +79,14 @@ func (b *braked) noticed(o *coppicev1.Object, text string) {
 func TestNotice(t *testing.T) {
 	t.Parallel()
 	dir, k := t.TempDir(), &clocks{}
-	s, b := startBraked(t, k.configure(dir), 1000)
-	policies := b.c.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "")
+	b := startBraked(t, k.configure(dir), 1000)
+	policies := b.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "")
 	for name, spec := range map[string]string{
 		"preview": `{"kind":"ConfigMap","selector":"env=preview","condition":"true","notice":"24h"}`,
 		"quiet":   `{"kind":"ConfigMap","selector":"env=quiet","condition":"true","notice":"1h","onSilence":"keep"}`,
 		"zz":      `{"kind":"ConfigMap","selector":"env=canary","condition":"true"}`,
 	} {
-		if _, err := policies.Apply(b.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(spec)}); err != nil {
+		if _, err := policies.Apply(b.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(spec)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,16 +94,12 @@ func TestNotice(t *testing.T) {
 	for name, env := range map[string]string{"a": "preview", "vetoed": "preview", "saved": "preview", "kept": "quiet", "agreed": "quiet"} {
 		o := named(name)
 		o.Metadata.Labels = map[string]string{"env": env}
-		o, err := b.objects.Create(b.ctx, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		made[name] = o
+		made[name] = b.Create(configMaps, "shop", o)
 	}
 	for _, o := range made {
 		b.noticed(o, "has given notice")
 	}
-	if o, err := b.objects.Get(b.ctx, "a"); err != nil || o.GetMetadata().GetResourceVersion() != made["a"].GetMetadata().GetResourceVersion() {
+	if o, err := b.objects.Get(b.Ctx, "a"); err != nil || o.GetMetadata().GetResourceVersion() != made["a"].GetMetadata().GetResourceVersion() {
 		t.Errorf("the notice has changed the object: %v, %v", o, err)
 	}
 	all := []string{"a", "vetoed", "saved", "kept", "agreed"}
@@ -119,30 +112,28 @@ func TestNotice(t *testing.T) {
 		b.rounds()
 	}
 
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	b.connect(start(b.ctx, t, k.configure(dir)))
+	b.Stop()
+	b = startBraked(t, k.configure(dir), 0)
 	k.passed.Store(int64(23 * time.Hour))
 	b.rounds()
 	b.there("the notice lasts", all...)
 	until := time.Now().Add(72 * time.Hour)
 	var reply client.Reply
-	if err := b.objects.Veto(b.ctx, "vetoed", until, "the demo is tomorrow", client.ReplyInto(&reply)); err != nil || reply.Revision == 0 {
+	if err := b.objects.Veto(b.Ctx, "vetoed", until, "the demo is tomorrow", client.ReplyInto(&reply)); err != nil || reply.Revision == 0 {
 		t.Fatalf("revision %d: %v", reply.Revision, err)
 	}
-	if err := b.objects.Veto(b.ctx, "canary-1", until, "too late"); !errors.Is(err, client.ErrNotFound) {
+	if err := b.objects.Veto(b.Ctx, "canary-1", until, "too late"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a veto about an object that is gone: %v", err)
 	}
-	if err := b.objects.Agree(b.ctx, "agreed", "merged"); err != nil {
+	if err := b.objects.Agree(b.Ctx, "agreed", "merged"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.objects.Patch(b.ctx, "saved", []byte(`{"metadata":{"labels":{"env":null}}}`)); err != nil {
+	if _, err := b.objects.Patch(b.Ctx, "saved", []byte(`{"metadata":{"labels":{"env":null}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	b.gone("agreed")
 	b.rounds()
-	if err := b.objects.Veto(b.ctx, "saved", until, "not needed"); !errors.Is(err, client.ErrConflict) {
+	if err := b.objects.Veto(b.Ctx, "saved", until, "not needed"); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("a veto after the notice was withdrawn: %v", err)
 	}
 	k.passed.Store(int64(25 * time.Hour))

@@ -28,44 +28,28 @@ type called struct {
 
 func startCalled(t *testing.T, config allinone.Config) *called {
 	t.Helper()
-	stack, b := startBraked(t, config, 10_000)
-	nc, err := stack.Conn(bus.RoleGraph)
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = b.c.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Apply(b.ctx, &coppicev1.Object{
+	b := startBraked(t, config, 10_000)
+	_, err := b.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Apply(b.Ctx, &coppicev1.Object{
 		Metadata: &coppicev1.ObjectMeta{Name: "previews"},
 		Spec:     []byte(`{"kind":"ConfigMap","condition":"true","notice":"1s","onSilence":"keep","call":"` + keeper + `"}`),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &called{b, js}
+	return &called{b, b.JetStream(bus.RoleGraph)}
 }
 
 // decide runs the program until stop is called.
 func (c *called) decide(by func(context.Context, *client.ExpiryCall) (client.ExpiryAnswer, error)) (stop func()) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.c.RunExpiry(ctx, keeper, by, client.Concurrency(1), client.Backoff{Min: time.Millisecond})
-	}()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			c.t.Error(err)
-		}
-	}
+	return testkit.Run(c.TB, func(ctx context.Context) error {
+		return c.RunExpiry(ctx, keeper, by, client.Concurrency(1), client.Backoff{Min: time.Millisecond})
+	}).Stop
 }
 
 // queued returns the number of calls in the stream.
 func (c *called) queued() uint64 {
-	c.t.Helper()
-	s, err := c.js.Stream(c.ctx, bus.FinalizeStream(bus.DefaultRealm))
+	c.TB.Helper()
+	s, err := c.js.Stream(c.Ctx, bus.FinalizeStream(bus.DefaultRealm))
 	if err != nil {
 		return 0 // it is created again
 	}
@@ -74,13 +58,13 @@ func (c *called) queued() uint64 {
 
 // evaluated waits until the policy was evaluated three times more, and returns what was found.
 func (c *called) evaluated() *client.ExpiryStatus {
-	c.t.Helper()
+	c.TB.Helper()
 	var is *client.ExpiryStatus
 	ends := map[int64]bool{}
-	testkit.WaitFor(c.t, c.ctx, "three more evaluations", func() bool {
-		list, err := c.c.Operations().ExpiryPolicies(c.ctx)
+	c.WaitFor("three more evaluations", func() bool {
+		list, err := c.Operations().ExpiryPolicies(c.Ctx)
 		if err != nil || len(list) != 1 {
-			c.t.Fatal(list, err)
+			c.TB.Fatal(list, err)
 		}
 		if is = list[0]; is.GetEvaluated() == 0 {
 			return false // a new writer has not evaluated it yet
@@ -96,10 +80,8 @@ func (c *called) evaluated() *client.ExpiryStatus {
 func TestExpiryCalls(t *testing.T) {
 	t.Parallel()
 	c := startCalled(t, allinone.Config{Scanner: soon})
-	if _, err := c.objects.Create(c.ctx, named("a")); err != nil {
-		t.Fatal(err)
-	}
-	testkit.WaitFor(t, c.ctx, "the notice", func() bool { return c.evaluated().GetNoticed() == 1 })
+	c.Create(configMaps, "shop", named("a"))
+	c.WaitFor("the notice", func() bool { return c.evaluated().GetNoticed() == 1 })
 	if n := c.queued(); n != 0 {
 		t.Errorf("%d calls are published that no program has asked for", n)
 	}
@@ -123,7 +105,7 @@ func TestExpiryCalls(t *testing.T) {
 	defer stop()
 	next := func() *client.ExpiryCall {
 		t.Helper()
-		return testkit.Receive(t, c.ctx, "a call of the program", calls)
+		return testkit.Receive(t, c.Ctx, "a call of the program", calls)
 	}
 	call := next()
 	if call.Object.GetMetadata().GetName() != "a" || call.Policy != "previews" || !call.Keep || call.Ends.IsZero() || call.Resource != configMaps {
@@ -138,7 +120,7 @@ func TestExpiryCalls(t *testing.T) {
 		t.Errorf("after %d failures it is attempt %d", failures, call.Attempt)
 	}
 	// The stream is lost, as after a power loss.
-	if err := bus.RecreateStream(c.ctx, c.js, bus.FinalizeStream(bus.DefaultRealm)); err != nil {
+	if err := bus.RecreateStream(c.Ctx, c.js, bus.FinalizeStream(bus.DefaultRealm)); err != nil {
 		t.Fatal(err)
 	}
 	answers <- client.ExpiryAnswer{}
@@ -175,7 +157,7 @@ func TestExpiryCallsAreBounded(t *testing.T) {
 	for i := range list {
 		list[i] = named(fmt.Sprint("c-", i))
 	}
-	results, err := c.objects.CreateBatch(c.ctx, list)
+	results, err := c.objects.CreateBatch(c.Ctx, list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,18 +166,18 @@ func TestExpiryCallsAreBounded(t *testing.T) {
 			t.Fatal(r.Err)
 		}
 	}
-	testkit.WaitFor(t, c.ctx, "all notices", func() bool { return c.evaluated().GetNoticed() == uint64(len(list)) })
-	testkit.WaitFor(t, c.ctx, "the calls", func() bool { return c.queued() >= propagator.MaxNoticeCalls })
+	c.WaitFor("all notices", func() bool { return c.evaluated().GetNoticed() == uint64(len(list)) })
+	c.WaitFor("the calls", func() bool { return c.queued() >= propagator.MaxNoticeCalls })
 	c.evaluated()
 	if n := c.queued(); n != propagator.MaxNoticeCalls {
 		t.Errorf("%d calls are queued, want %d", n, propagator.MaxNoticeCalls)
 	}
 	stop()
 	// What nothing can answer any more is removed.
-	if _, err := c.c.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Delete(c.ctx, "previews"); err != nil {
+	if _, err := c.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Delete(c.Ctx, "previews"); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, c.ctx, "the calls to be removed", func() bool { return c.queued() == 0 })
+	c.WaitFor("the calls to be removed", func() bool { return c.queued() == 0 })
 }
 
 // B6.8: the call before a veto ends stays in the stream also if no commit has followed the veto.
@@ -212,17 +194,15 @@ func TestExpiryCallBeforeVetoEnds(t *testing.T) {
 		<-ctx.Done()
 		return client.ExpiryAnswer{}, ctx.Err()
 	})
-	if _, err := c.objects.Create(c.ctx, named("a")); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Receive(t, c.ctx, "a call of the program", called)
+	c.Create(configMaps, "shop", named("a"))
+	testkit.Receive(t, c.Ctx, "a call of the program", called)
 	stop()
-	if err := c.objects.Veto(c.ctx, "a", time.Now().Add(time.Hour), "in use"); err != nil {
+	if err := c.objects.Veto(c.Ctx, "a", time.Now().Add(time.Hour), "in use"); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, c.ctx, "the call that is answered to be removed", func() bool { return c.queued() == 0 })
+	c.WaitFor("the call that is answered to be removed", func() bool { return c.queued() == 0 })
 	k.passed.Store(int64(50 * time.Minute))
-	testkit.WaitFor(t, c.ctx, "the call before the veto ends", func() bool { return c.queued() == 1 })
+	c.WaitFor("the call before the veto ends", func() bool { return c.queued() == 1 })
 	c.evaluated() // and swept
 	if n := c.queued(); n != 1 {
 		t.Errorf("%d calls are queued after a sweep, want 1", n)

@@ -16,7 +16,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // Lists with selectors of 7 MiB are refused before anything is read, and the error names
@@ -24,8 +23,8 @@ import (
 // stopping.
 func TestLargeSelectors(t *testing.T) {
 	t.Parallel()
-	r, stop := startWith(t, allinone.Config{Dir: t.TempDir()})
-	r.create(pods, "shop", named("a"))
+	r := start(t)
+	r.Create(pods, "shop", named("a"))
 	selector := strings.TrimSuffix(strings.Repeat("key!=value,", 7<<20/11), ",")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -36,11 +35,11 @@ func TestLargeSelectors(t *testing.T) {
 			var err error
 			switch i % 4 {
 			case 0:
-				_, err = objects.ListPage(r.ctx, client.LabelSelector(selector))
+				_, err = objects.ListPage(r.Ctx, client.LabelSelector(selector))
 			case 1:
-				_, err = objects.DeleteCollection(r.ctx, selector)
+				_, err = objects.DeleteCollection(r.Ctx, selector)
 			default:
-				for _, fail := range objects.Watch(r.ctx, client.LabelSelector(selector)) {
+				for _, fail := range objects.Watch(r.Ctx, client.LabelSelector(selector)) {
 					err = fail
 				}
 			}
@@ -54,11 +53,11 @@ func TestLargeSelectors(t *testing.T) {
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 1<<30 {
 		t.Errorf("the heap has grown by %d MiB", grown>>20)
 	}
-	r.get(pods, "shop", "a")
+	r.Get(pods, "shop", "a")
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		stop()
+		r.Stop()
 	}()
 	testkit.Receive(t, testkit.Context(t), "the process to stop", stopped)
 }
@@ -69,16 +68,16 @@ func TestLargeGet(t *testing.T) {
 	r := start(t)
 	o := named("large")
 	o.Spec = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", 1<<20))
-	r.create(pods, "shop", o)
+	r.Create(pods, "shop", o)
 	names := make([]string, 10000)
 	for i := range names {
 		names[i] = "large"
 	}
 	subject := bus.API{Realm: bus.DefaultRealm, Actor: "ana", Verb: bus.VerbGet, Plural: "pods", Namespace: "shop"}.Subject()
 	call := func(names []string, reply *coppicev1.ObjectsReply) error {
-		ctx, cancel := context.WithTimeout(r.ctx, testkit.Timeout)
+		ctx, cancel := context.WithTimeout(r.Ctx, testkit.Timeout)
 		defer cancel()
-		return rpc.Call(ctx, r.nc, subject, nil, &coppicev1.GetRequest{Names: names}, reply)
+		return rpc.Call(ctx, r.Conn(), subject, nil, &coppicev1.GetRequest{Names: names}, reply)
 	}
 	var reply coppicev1.ObjectsReply
 	err := call(names, &reply)
@@ -95,8 +94,7 @@ func TestLargeGet(t *testing.T) {
 func TestWideObjectsAreSpread(t *testing.T) {
 	t.Parallel()
 	const objects, references, most = 20, 1000, 6000
-	r, stop := startWith(t, allinone.Config{Dir: t.TempDir()})
-	defer stop()
+	r := start(t)
 	var list []*coppicev1.Object
 	for i := range objects {
 		o := named(fmt.Sprintf("wide-%02d", i))
@@ -107,7 +105,7 @@ func TestWideObjectsAreSpread(t *testing.T) {
 		}
 		list = append(list, o)
 	}
-	results, err := r.Resource(pods, "shop").CreateBatch(r.ctx, list)
+	results, err := r.Resource(pods, "shop").CreateBatch(r.Ctx, list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +114,12 @@ func TestWideObjectsAreSpread(t *testing.T) {
 			t.Fatal(result.Err)
 		}
 	}
-	testkit.WaitFor(t, r.ctx, "the objects to be collected", func() bool {
-		page, err := r.Resource(pods, "shop").ListPage(r.ctx)
+	r.WaitFor("the objects to be collected", func() bool {
+		page, err := r.Resource(pods, "shop").ListPage(r.Ctx)
 		return err == nil && len(page.Objects) == 0
 	})
 	created, deleted := 0, 0
-	for c, err := range r.Log().Read(r.ctx, client.FromSequence(1)) {
+	for c, err := range r.Log().Read(r.Ctx, client.FromSequence(1)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,20 +158,20 @@ func TestFinalizersThatAReplyHasNoRoomFor(t *testing.T) {
 		}
 	}
 	of := r.Resource(pods, "shop")
-	if _, err := of.CreateBatch(r.ctx, list); err != nil {
+	if _, err := of.CreateBatch(r.Ctx, list); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range list {
 		o.Metadata.Finalizers = nil
 	}
 	for batches := 0; len(list) > 0; batches++ {
-		results, err := of.UpdateBatch(r.ctx, list)
+		results, err := of.UpdateBatch(r.Ctx, list)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var kept []*coppicev1.Object
 		for i, result := range results {
-			left := len(r.get(pods, "shop", list[i].GetMetadata().GetName()).GetMetadata().GetFinalizers())
+			left := len(r.Get(pods, "shop", list[i].GetMetadata().GetName()).GetMetadata().GetFinalizers())
 			if errors.Is(result.Err, client.ErrRequestEntityTooLarge) != (left > 0) {
 				t.Fatalf("%s has %d finalizers; the error is %v", list[i].GetMetadata().GetName(), left, result.Err)
 			}

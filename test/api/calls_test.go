@@ -12,7 +12,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -24,7 +23,7 @@ var queuedCalls = flag.Int("calls", 2000, "how many calls of a finalizer without
 
 // blocked creates objects with finalizers, and deletes them.
 func (r *realm) blocked(namespace string, finalizers []string, count int, body string) {
-	r.t.Helper()
+	r.TB.Helper()
 	objects := r.Resource(client.Resource{Plural: "configmaps"}, namespace)
 	const batch = 500
 	for from := 0; from < count; from += batch {
@@ -41,26 +40,26 @@ func (r *realm) blocked(namespace string, finalizers []string, count int, body s
 			}
 			list, names = append(list, o), append(names, name)
 		}
-		results, err := objects.CreateBatch(r.ctx, list)
+		results, err := objects.CreateBatch(r.Ctx, list)
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		for _, result := range results {
 			if result.Err != nil {
-				r.t.Fatal(result.Err)
+				r.TB.Fatal(result.Err)
 			}
 		}
-		if _, err := objects.DeleteBatch(r.ctx, names); err != nil {
-			r.t.Fatal(err)
+		if _, err := objects.DeleteBatch(r.Ctx, names); err != nil {
+			r.TB.Fatal(err)
 		}
 	}
 }
 
 // finalize runs a finalizer until stop is called, and counts its calls.
 func (r *realm) finalize(finalizer string) (calls *atomic.Int64, stop func()) {
-	r.t.Helper()
+	r.TB.Helper()
 	calls = &atomic.Int64{}
-	ctx, cancel := context.WithCancel(r.ctx)
+	ctx, cancel := context.WithCancel(r.Ctx)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- r.RunFinalizer(ctx, finalizer, func(context.Context, *client.Call) error {
@@ -71,30 +70,27 @@ func (r *realm) finalize(finalizer string) (calls *atomic.Int64, stop func()) {
 	return calls, func() {
 		cancel()
 		if err := <-ended; err != nil {
-			r.t.Error(err)
+			r.TB.Error(err)
 		}
 	}
 }
 
-// gone waits until a namespace has no objects.
+// emptied waits until a namespace has no config maps.
 func (r *realm) emptied(namespace string) {
-	r.t.Helper()
-	testkit.WaitFor(r.t, r.ctx, "everything in "+namespace+" to be gone", func() bool {
-		page, err := r.Resource(client.Resource{Plural: "configmaps"}, namespace).ListPage(r.ctx, client.Limit(1))
+	r.TB.Helper()
+	r.WaitFor("everything in "+namespace+" to be gone", func() bool {
+		page, err := r.Resource(client.Resource{Plural: "configmaps"}, namespace).ListPage(r.Ctx, client.Limit(1))
 		return err == nil && len(page.Objects) == 0
 	})
 }
 
 // calls returns the number of calls in the stream.
 func (r *realm) calls() jetstream.StreamState {
-	r.t.Helper()
-	js, err := jetstream.New(r.nc)
+	r.TB.Helper()
+	js := r.JetStream(bus.LocalUser)
+	stream, err := js.Stream(r.Ctx, bus.FinalizeStream(bus.DefaultRealm))
 	if err != nil {
-		r.t.Fatal(err)
-	}
-	stream, err := js.Stream(r.ctx, bus.FinalizeStream(bus.DefaultRealm))
-	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	return stream.CachedInfo().State
 }
@@ -109,12 +105,10 @@ func limited(limits propagator.Limits) allinone.Config {
 func TestQueuedCalls(t *testing.T) {
 	t.Parallel()
 	config := limited(propagator.Limits{Calls: 200, Bytes: 16 << 20, IdleCalls: 100, IdleBytes: 16 << 20})
-	config.Dir = t.TempDir()
-	r, stop := startWith(t, config)
-	t.Cleanup(stop)
+	r := startWith(t, config)
 
 	r.blocked("idle", []string{"example.com/idle"}, *queuedCalls, "")
-	testkit.WaitFor(t, r.ctx, "the share of the idle finalizer to be full", func() bool { return r.calls().Msgs >= 100 })
+	r.WaitFor("the share of the idle finalizer to be full", func() bool { return r.calls().Msgs >= 100 })
 	called, stopLive := r.finalize("example.com/live")
 	r.blocked("live", []string{"example.com/live"}, 1000, "")
 	r.emptied("live")
@@ -124,21 +118,21 @@ func TestQueuedCalls(t *testing.T) {
 	}
 	// The stream may not have processed the last acknowledgements of the other finalizer
 	// yet.
-	testkit.WaitFor(t, r.ctx, "only the idle finalizer's share of 100 calls to be left", func() bool { return r.calls().Msgs == 100 })
+	r.WaitFor("only the idle finalizer's share of 100 calls to be left", func() bool { return r.calls().Msgs == 100 })
 
 	// With many calls the test only requires that calls which waited as rows are published
 	// repeatedly.
 	called, stopIdle := r.finalize("example.com/idle")
 	want := min(*queuedCalls, 2000)
 	for count := 0; count < want; count = min(count+1000, want) { // each part has the time of one wait
-		testkit.WaitFor(t, r.ctx, "calls of the finalizer that has a consumer now", func() bool { return called.Load() >= int64(count) })
+		r.WaitFor("calls of the finalizer that has a consumer now", func() bool { return called.Load() >= int64(count) })
 	}
 	if *queuedCalls == want {
 		r.emptied("idle")
 	}
 	stopIdle()
 	if *queuedCalls == want {
-		testkit.WaitFor(t, r.ctx, "no call to wait", func() bool { return r.calls().Msgs == 0 })
+		r.WaitFor("no call to wait", func() bool { return r.calls().Msgs == 0 })
 	}
 }
 
@@ -147,12 +141,10 @@ func TestQueuedCalls(t *testing.T) {
 func TestCallsOfTwoFinalizers(t *testing.T) {
 	t.Parallel()
 	config := limited(propagator.Limits{Calls: 20, Bytes: 16 << 20, IdleCalls: 10, IdleBytes: 16 << 20})
-	config.Dir = t.TempDir()
-	r, stop := startWith(t, config)
-	t.Cleanup(stop)
+	r := startWith(t, config)
 	called, stopFirst := r.finalize("example.com/first")
 	r.blocked("two", []string{"example.com/first", "example.com/second"}, 200, "")
-	testkit.WaitFor(t, r.ctx, "the first finalizer to be called for every object", func() bool { return called.Load() >= 200 })
+	r.WaitFor("the first finalizer to be called for every object", func() bool { return called.Load() >= 200 })
 	stopFirst()
 	_, stopSecond := r.finalize("example.com/second")
 	r.emptied("two")
@@ -165,9 +157,7 @@ func TestManyIdleFinalizers(t *testing.T) {
 	t.Parallel()
 	const share = 4 << 20
 	config := limited(propagator.Limits{Calls: 10_000, Bytes: 1 << 20, IdleCalls: 100_000, IdleBytes: share})
-	config.Dir = t.TempDir()
-	r, stop := startWith(t, config)
-	t.Cleanup(stop)
+	r := startWith(t, config)
 
 	body := strings.Repeat("x", 60<<10)
 	for i := range 200 {
@@ -181,7 +171,7 @@ func TestManyIdleFinalizers(t *testing.T) {
 		t.Errorf("the finalizer with a consumer was called for %d of 100 objects", n)
 	}
 	// The stream may not have processed the last acknowledgements of the other finalizer yet.
-	testkit.WaitFor(t, r.ctx, fmt.Sprintf("about %d bytes of calls without a consumer", share), func() bool {
+	r.WaitFor(fmt.Sprintf("about %d bytes of calls without a consumer", share), func() bool {
 		n := r.calls().Bytes
 		return n >= share/2 && n <= share+1<<20
 	})
@@ -194,14 +184,14 @@ func TestStaleCalls(t *testing.T) {
 	r := start(t)
 	const count = 150
 	r.blocked("stale", []string{"example.com/stale"}, count, "")
-	testkit.WaitFor(t, r.ctx, "the calls to wait", func() bool { return r.calls().Msgs == count })
+	r.WaitFor("the calls to wait", func() bool { return r.calls().Msgs == count })
 	objects := r.Resource(client.Resource{Plural: "configmaps"}, "stale")
 	for i := range count - 10 { // the last 10 keep their finalizers
-		if _, err := objects.RemoveFinalizer(r.ctx, fmt.Sprintf("o-%d", i), "example.com/stale", client.Note("the controller is gone")); err != nil {
+		if _, err := objects.RemoveFinalizer(r.Ctx, fmt.Sprintf("o-%d", i), "example.com/stale", client.Note("the controller is gone")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// A sweep begins when 100 calls are stale. If there was one before the last finalizer was
 	// removed, fewer may be left.
-	testkit.WaitFor(t, r.ctx, "stale calls to be removed", func() bool { return r.calls().Msgs < 10+100 })
+	r.WaitFor("stale calls to be removed", func() bool { return r.calls().Msgs < 10+100 })
 }

@@ -7,19 +7,14 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 func asError(err error, e **client.Error) bool { return errors.As(err, e) }
 
 func (r *realm) delete(resource client.Resource, namespace, name, policy string) *client.DeleteResult {
-	r.t.Helper()
-	result, err := r.Resource(resource, namespace).Delete(r.ctx, name, client.PropagationPolicy(policy))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return result
+	r.TB.Helper()
+	return r.Delete(resource, namespace, name, client.PropagationPolicy(policy))
 }
 
 // C042, C058: a deletion removes three generations, in the background and in the
@@ -30,24 +25,24 @@ func TestCascades(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			r := start(t)
-			root := r.create(deployments, "shop", named("web"))
-			other := r.create(deployments, "shop", named("other"))
-			set := r.create(replicasets, "shop", named("web-1", root))
-			r.create(pods, "shop", named("goes", set))
-			r.create(pods, "shop", named("stays", set, other))
-			r.create(pods, "shop", named("alone"))
+			root := r.Create(deployments, "shop", named("web"))
+			other := r.Create(deployments, "shop", named("other"))
+			set := r.Create(replicasets, "shop", named("web-1", root))
+			r.Create(pods, "shop", named("goes", set))
+			r.Create(pods, "shop", named("stays", set, other))
+			r.Create(pods, "shop", named("alone"))
 			r.delete(deployments, "shop", "web", policy)
-			r.gone(deployments, "shop", "web")
-			r.gone(replicasets, "shop", "web-1")
-			r.gone(pods, "shop", "goes")
+			r.Gone(deployments, "shop", "web")
+			r.Gone(replicasets, "shop", "web-1")
+			r.Gone(pods, "shop", "goes")
 			owners := func() []*coppicev1.OwnerReference {
-				return r.get(pods, "shop", "stays").GetMetadata().GetOwnerReferences()
+				return r.Get(pods, "shop", "stays").GetMetadata().GetOwnerReferences()
 			}
-			testkit.WaitFor(t, r.ctx, "the reference to go", func() bool { return len(owners()) < 2 })
+			r.WaitFor("the reference to go", func() bool { return len(owners()) < 2 })
 			if refs := owners(); len(refs) != 1 || refs[0].GetUid() != other.GetMetadata().GetUid() {
 				t.Errorf("what stays has owners %v", refs)
 			}
-			r.get(pods, "shop", "alone")
+			r.Get(pods, "shop", "alone")
 		})
 	}
 }
@@ -56,17 +51,17 @@ func TestCascades(t *testing.T) {
 func TestOrphan(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	root := r.create(deployments, "shop", named("web"))
-	set := r.create(replicasets, "shop", named("web-1", root))
-	r.create(pods, "shop", named("pod", set))
+	root := r.Create(deployments, "shop", named("web"))
+	set := r.Create(replicasets, "shop", named("web-1", root))
+	r.Create(pods, "shop", named("pod", set))
 	if res := r.delete(deployments, "shop", "web", "Orphan"); res.State != client.Pending {
 		t.Errorf("%s, want Pending: it waits for its finalizer", res.State)
 	}
-	r.gone(deployments, "shop", "web")
-	if refs := r.get(replicasets, "shop", "web-1").GetMetadata().GetOwnerReferences(); len(refs) != 0 {
+	r.Gone(deployments, "shop", "web")
+	if refs := r.Get(replicasets, "shop", "web-1").GetMetadata().GetOwnerReferences(); len(refs) != 0 {
 		t.Errorf("the orphan has owners %v", refs)
 	}
-	if refs := r.get(pods, "shop", "pod").GetMetadata().GetOwnerReferences(); len(refs) != 1 {
+	if refs := r.Get(pods, "shop", "pod").GetMetadata().GetOwnerReferences(); len(refs) != 1 {
 		t.Errorf("the orphan's dependent has owners %v", refs)
 	}
 }
@@ -76,26 +71,26 @@ func TestOrphan(t *testing.T) {
 func TestForegroundWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	root := r.create(deployments, "shop", named("web"))
+	root := r.Create(deployments, "shop", named("web"))
 	pod := named("pod", root)
 	pod.Metadata.Finalizers = []string{"example.com/x"}
-	r.create(pods, "shop", pod)
+	r.Create(pods, "shop", pod)
 	r.delete(deployments, "shop", "web", "Foreground")
 	waitTerminating(r, pods, "shop", "pod")
-	if o := r.get(deployments, "shop", "web"); o.GetMetadata().GetDeletionTimestamp() == nil {
+	if o := r.Get(deployments, "shop", "web"); o.GetMetadata().GetDeletionTimestamp() == nil {
 		t.Errorf("the owner is not terminating: %v", o)
 	}
-	if _, err := r.Resource(pods, "shop").RemoveFinalizer(r.ctx, "pod", "example.com/x", client.Note("by hand")); err != nil {
+	if _, err := r.Resource(pods, "shop").RemoveFinalizer(r.Ctx, "pod", "example.com/x", client.Note("by hand")); err != nil {
 		t.Fatal(err)
 	}
-	r.gone(pods, "shop", "pod")
-	r.gone(deployments, "shop", "web")
+	r.Gone(pods, "shop", "pod")
+	r.Gone(deployments, "shop", "web")
 }
 
 func waitTerminating(r *realm, resource client.Resource, namespace, name string) {
-	r.t.Helper()
-	testkit.WaitFor(r.t, r.ctx, name+" to be marked for deletion", func() bool {
-		return r.get(resource, namespace, name).GetMetadata().GetDeletionTimestamp() != nil
+	r.TB.Helper()
+	r.WaitFor(name+" to be marked for deletion", func() bool {
+		return r.Get(resource, namespace, name).GetMetadata().GetDeletionTimestamp() != nil
 	})
 }
 
@@ -104,22 +99,22 @@ func waitTerminating(r *realm, resource client.Resource, namespace, name string)
 func TestInvalidReferences(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	owner := r.create(deployments, "shop", named("web"))
+	owner := r.Create(deployments, "shop", named("web"))
 	foreign := named("foreign", owner)
 	foreign.Metadata.Finalizers = []string{"example.com/x"}
-	r.create(pods, "elsewhere", foreign)
+	r.Create(pods, "elsewhere", foreign)
 	misnamed := named("misnamed", owner)
 	misnamed.Metadata.OwnerReferences[0].Name = "api"
-	r.create(pods, "shop", misnamed)
+	r.Create(pods, "shop", misnamed)
 	unheard := named("unheard", owner)
 	unheard.Metadata.OwnerReferences[0].Kind = "Unheard"
-	r.create(pods, "shop", unheard)
-	r.gone(pods, "shop", "misnamed")
+	r.Create(pods, "shop", unheard)
+	r.Gone(pods, "shop", "misnamed")
 	waitTerminating(r, pods, "elsewhere", "foreign")
 	r.delete(deployments, "shop", "web", "Foreground")
-	r.gone(deployments, "shop", "web") // although the pod in the other namespace is still blocked
-	r.get(pods, "elsewhere", "foreign")
-	if o := r.get(pods, "shop", "unheard"); o.GetMetadata().GetDeletionTimestamp() != nil {
+	r.Gone(deployments, "shop", "web") // although the pod in the other namespace is still blocked
+	r.Get(pods, "elsewhere", "foreign")
+	if o := r.Get(pods, "shop", "unheard"); o.GetMetadata().GetDeletionTimestamp() != nil {
 		t.Error("unknown is not absent")
 	}
 }
@@ -139,11 +134,11 @@ func TestImportInAnyOrder(t *testing.T) {
 			{ApiVersion: "apps/v1", Kind: "Deployment", Name: "nobody", Uid: "nobody-uid"},
 		},
 	}}
-	if _, err := r.Resource(pods, "shop").ImportBatch(r.ctx, session, []*coppicev1.Object{pod, lost}); err != nil {
+	if _, err := r.Resource(pods, "shop").ImportBatch(r.Ctx, session, []*coppicev1.Object{pod, lost}); err != nil {
 		t.Fatal(err)
 	}
 	classes := func(name string) (coppicev1.OwnerClass, *coppicev1.GraphOwner) {
-		reply, err := r.Resource(pods, "shop").Resolve(r.ctx, []string{name})
+		reply, err := r.Resource(pods, "shop").Resolve(r.Ctx, []string{name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +149,7 @@ func TestImportInAnyOrder(t *testing.T) {
 		t.Errorf("before its owner comes: %v", o)
 	}
 	web := &coppicev1.Object{ApiVersion: "apps/v1", Kind: "Deployment", Metadata: &coppicev1.ObjectMeta{Name: "web", Uid: "web-uid"}}
-	if _, err := r.Resource(deployments, "shop").ImportBatch(r.ctx, session, []*coppicev1.Object{web}, client.CloseSession(true)); err != nil {
+	if _, err := r.Resource(deployments, "shop").ImportBatch(r.Ctx, session, []*coppicev1.Object{web}, client.CloseSession(true)); err != nil {
 		t.Fatal(err)
 	}
 	if class, o := classes("pod"); class != coppicev1.OwnerClass_OWNER_CLASS_SOLID {
@@ -164,8 +159,8 @@ func TestImportInAnyOrder(t *testing.T) {
 		t.Errorf("an owner that was never seen, within its grace: %v", o)
 	}
 	r.delete(deployments, "shop", "web", "")
-	r.gone(pods, "shop", "pod")
-	r.get(pods, "shop", "lost")
+	r.Gone(pods, "shop", "pod")
+	r.Get(pods, "shop", "lost")
 }
 
 // An owner that was never seen is unknown for the time ownerGrace of the realm settings. A
@@ -176,19 +171,19 @@ func TestOwnerGrace(t *testing.T) {
 	lost := named("lost")
 	lost.Metadata.Uid = "lost-uid"
 	lost.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{ApiVersion: "apps/v1", Kind: "Deployment", Name: "nobody", Uid: "nobody-uid"}}
-	if _, err := r.Resource(pods, "shop").ImportBatch(r.ctx, "22222222-2222-2222-2222-222222222222", []*coppicev1.Object{lost}, client.CloseSession(true)); err != nil {
+	if _, err := r.Resource(pods, "shop").ImportBatch(r.Ctx, "22222222-2222-2222-2222-222222222222", []*coppicev1.Object{lost}, client.CloseSession(true)); err != nil {
 		t.Fatal(err)
 	}
 	set := func(grace string) {
 		t.Helper()
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: fmt.Appendf(nil, `{"ownerGrace":%q}`, grace)}
-		if _, err := r.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(r.ctx, o); err != nil {
+		if _, err := r.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(r.Ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	until := func() int64 {
 		t.Helper()
-		reply, err := r.Resource(pods, "shop").Resolve(r.ctx, []string{"lost"})
+		reply, err := r.Resource(pods, "shop").Resolve(r.Ctx, []string{"lost"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,5 +195,5 @@ func TestOwnerGrace(t *testing.T) {
 		t.Errorf("with a grace of 20m instead of 10m it waits longer by %s", waits)
 	}
 	set("0s")
-	r.gone(pods, "shop", "lost")
+	r.Gone(pods, "shop", "lost")
 }

@@ -14,16 +14,16 @@ import (
 
 // many creates Pods in a namespace, and returns their names in order.
 func (r *realm) many(namespace string, count int) []string {
-	r.t.Helper()
+	r.TB.Helper()
 	var names []string
 	var objects []*coppicev1.Object
 	for i := range count {
 		names = append(names, fmt.Sprintf("pod-%04d", i))
 		objects = append(objects, named(names[i]))
 	}
-	results, err := r.Resource(pods, namespace).CreateBatch(r.ctx, objects)
+	results, err := r.Resource(pods, namespace).CreateBatch(r.Ctx, objects)
 	if err != nil || len(results) != count {
-		r.t.Fatalf("%d of %d created: %v", len(results), count, err)
+		r.TB.Fatalf("%d of %d created: %v", len(results), count, err)
 	}
 	return names
 }
@@ -48,7 +48,7 @@ func TestDeleteCollection(t *testing.T) {
 	}
 
 	names = r.many("one", 3)
-	second := r.get(pods, "one", names[1]).GetMetadata().GetUid()
+	second := r.Get(pods, "one", names[1]).GetMetadata().GetUid()
 	// A6.6: a uid precondition applies to each object.
 	of := decode[collectionReply](t, r.request("deletecollection", "_.pods.one", fmt.Sprintf(`{"all":true,"options":{"preconditions":{"uid":%q}}}`, second)).Data)
 	if got := fmt.Sprint(of.Results); got != "[{409} {200} {409}]" || len(r.names(pods, "one")) != 2 {
@@ -57,9 +57,9 @@ func TestDeleteCollection(t *testing.T) {
 
 	names = r.many("watched", 3)
 	events, ready := r.watched(r.Resource(pods, "watched"), client.WatchOptions{})
-	testkit.Receive(t, r.ctx, "the first state", ready)
+	testkit.Receive(t, r.Ctx, "the first state", ready)
 	r.expect(events, "ADDED "+names[0], "ADDED "+names[1], "ADDED "+names[2])
-	if _, err := r.Resource(pods, "watched").DeleteEverything(r.ctx); err != nil {
+	if _, err := r.Resource(pods, "watched").DeleteEverything(r.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	// C078: watchers receive the removal of each object.
@@ -75,7 +75,7 @@ func TestCollectionsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range fails {
 		group.Go(func() {
-			results, err := r.Resource(pods, "shop").DeleteEverything(r.ctx)
+			results, err := r.Resource(pods, "shop").DeleteEverything(r.Ctx)
 			for _, result := range results {
 				err = errors.Join(err, result.Err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // warnings are those of a reply. What they say of programs that answer finalizers is about the
@@ -23,8 +24,7 @@ var warnings = regexp.MustCompile(`,"warnings":\[[^]]*\]`)
 func TestRepeatedCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r, stop := startIn(t, dir)
-	defer func() { stop() }()
+	r := startWith(t, allinone.Config{Dir: dir})
 	id := []string{bus.HeaderCommand, uuid.Must(uuid.NewV7()).String()}
 	const body = `{"objects":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","finalizers":["example.com/x"]},"spec":{"a":1}}]}`
 	create := func() string {
@@ -43,16 +43,16 @@ func TestRepeatedCommands(t *testing.T) {
 		t.Errorf("delete: %s", deleted.Data)
 	}
 	r.request("removefinalizer", "_.pods.shop.example.com/x", `{"objects":[{"name":"web"}]}`)
-	r.gone(pods, "shop", "web")
-	stop()
-	r, stop = startIn(t, dir)
+	r.Gone(pods, "shop", "web")
+	r.Stop()
+	r = startWith(t, allinone.Config{Dir: dir})
 	if again := r.request("delete", "_.pods.shop", `{"names":["web"]}`, drop...); string(again.Data) != string(deleted.Data) {
 		t.Errorf("delete again, after a restart:\n%s\nwant\n%s", again.Data, deleted.Data)
 	}
 	if again := create(); again != created {
 		t.Errorf("create again, after a restart:\n%s\nwant\n%s", again, created)
 	}
-	if _, err := r.Resource(pods, "shop").Get(r.ctx, "web"); err == nil {
+	if _, err := r.Resource(pods, "shop").Get(r.Ctx, "web"); err == nil {
 		t.Error("the repetition has created the object")
 	}
 }
@@ -61,29 +61,29 @@ func TestBatches(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	shop := r.Resource(pods, "shop")
-	r.create(pods, "shop", named("b"))
+	r.Create(pods, "shop", named("b"))
 	batch := func() []*coppicev1.Object { return []*coppicev1.Object{named("a"), named("b"), named("c")} }
 
-	_, err := shop.CreateBatch(r.ctx, batch(), client.Atomic(true))
+	_, err := shop.CreateBatch(r.Ctx, batch(), client.Atomic(true))
 	var e *client.Error
 	if !asError(err, &e) || e.Reason != client.ErrAlreadyExists || e.Index != 1 {
 		t.Fatalf("atomic: %v", err)
 	}
-	if _, err := shop.Get(r.ctx, "a"); err == nil {
+	if _, err := shop.Get(r.Ctx, "a"); err == nil {
 		t.Error("a part of an atomic batch that was refused is there")
 	}
-	results, err := shop.CreateBatch(r.ctx, batch(), client.DryRun(true))
+	results, err := shop.CreateBatch(r.Ctx, batch(), client.DryRun(true))
 	if err != nil || !results[0].Created || results[1].Err == nil || !results[2].Created {
 		t.Fatalf("dry run: %+v, %v", results, err)
 	}
-	if _, err := shop.Get(r.ctx, "c"); err == nil {
+	if _, err := shop.Get(r.Ctx, "c"); err == nil {
 		t.Error("a dry run has created an object")
 	}
-	results, err = shop.CreateBatch(r.ctx, batch())
+	results, err = shop.CreateBatch(r.Ctx, batch())
 	if err != nil || !results[0].Created || !asError(results[1].Err, &e) || e.Reason != client.ErrAlreadyExists || !results[2].Created {
 		t.Fatalf("batch: %+v, %v", results, err)
 	}
-	if got := results[2].Object.GetMetadata(); got.GetUid() != r.get(pods, "shop", "c").GetMetadata().GetUid() {
+	if got := results[2].Object.GetMetadata(); got.GetUid() != r.Get(pods, "shop", "c").GetMetadata().GetUid() {
 		t.Errorf("the result has uid %s", got.GetUid())
 	}
 }
@@ -100,7 +100,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 		objects = append(objects, o)
 	}
 	for range 2 { // twice 7 MiB: the second request gets a commit of its own
-		results, err := r.Resource(pods, "shop").CreateBatch(r.ctx, objects)
+		results, err := r.Resource(pods, "shop").CreateBatch(r.Ctx, objects)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 		}
 	}
 	found := 0
-	for o, err := range r.Resource(pods, "shop").List(r.ctx) {
+	for o, err := range r.Resource(pods, "shop").List(r.Ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 	}
 	large := named("large")
 	large.Spec = []byte(`"` + strings.Repeat("x", 2<<20) + `"`)
-	_, err := r.Resource(pods, "shop").Create(r.ctx, large)
+	_, err := r.Resource(pods, "shop").Create(r.Ctx, large)
 	var e *client.Error
 	if !asError(err, &e) || e.Reason != client.ErrRequestEntityTooLarge {
 		t.Errorf("an object of 2 MiB: %v", err)
@@ -151,13 +151,13 @@ func TestListOfFewAmongMany(t *testing.T) {
 		objects = append(objects, o)
 	}
 	for part := range slices.Chunk(objects, 500) {
-		if _, err := r.Resource(pods, "shop").CreateBatch(r.ctx, part); err != nil {
+		if _, err := r.Resource(pods, "shop").CreateBatch(r.Ctx, part); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, limit := range []int{0, 1, 4, 100} {
 		var found []string
-		for o, err := range r.Resource(pods, "shop").List(r.ctx, client.LabelSelector("rare=yes"), client.Limit(limit)) {
+		for o, err := range r.Resource(pods, "shop").List(r.Ctx, client.LabelSelector("rare=yes"), client.Limit(limit)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,13 +179,13 @@ func TestListAndDeleteCollection(t *testing.T) {
 			o.Metadata.Labels = map[string]string{"odd": []string{"no", "yes"}[i%2]}
 			objects = append(objects, o)
 		}
-		if _, err := r.Resource(pods, ns).CreateBatch(r.ctx, objects); err != nil {
+		if _, err := r.Resource(pods, ns).CreateBatch(r.Ctx, objects); err != nil {
 			t.Fatal(err)
 		}
 	}
 	count := func(ns string, opts client.ListOptions) int {
 		n, last := 0, ""
-		for o, err := range r.Resource(pods, ns).List(r.ctx, opts) {
+		for o, err := range r.Resource(pods, ns).List(r.Ctx, opts) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +214,7 @@ func TestListAndDeleteCollection(t *testing.T) {
 		}
 	}
 	// A6.1: the listed objects are deleted, and no others.
-	results, err := r.Resource(pods, "one").DeleteCollection(r.ctx, "odd=no")
+	results, err := r.Resource(pods, "one").DeleteCollection(r.Ctx, "odd=no")
 	if err != nil || len(results) != 15 {
 		t.Fatalf("deletecollection: %d results, %v", len(results), err)
 	}

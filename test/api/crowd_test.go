@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // Many cascades at the same time, with each policy.
@@ -42,7 +42,7 @@ func TestManyCascades(t *testing.T) {
 	slices.Sort(owners)
 	slices.Sort(stay)
 	// C044: exactly the dependents are left whose owner orphaned them, or was not deleted.
-	testkit.WaitFor(t, r.ctx, "the survivors to be alone", func() bool {
+	r.WaitFor("the survivors to be alone", func() bool {
 		return slices.Equal(r.names(pods, "shop"), stay) && slices.Equal(r.names(deployments, "shop"), owners)
 	})
 	for _, name := range stay {
@@ -50,7 +50,7 @@ func TestManyCascades(t *testing.T) {
 		if strings.HasPrefix(name, "undeleted") {
 			want = 1
 		}
-		if refs := r.get(pods, "shop", name).GetMetadata().GetOwnerReferences(); len(refs) != want {
+		if refs := r.Get(pods, "shop", name).GetMetadata().GetOwnerReferences(); len(refs) != want {
 			t.Errorf("%s has owners %v", name, refs)
 		}
 	}
@@ -59,19 +59,19 @@ func TestManyCascades(t *testing.T) {
 // family creates an owner with dependents, and deletes the owner, unless the
 // policy is none.
 func (r *realm) family(name string, children int, policy string) error {
-	owner, err := r.Resource(deployments, "shop").Create(r.ctx, named(name))
+	owner, err := r.Resource(deployments, "shop").Create(r.Ctx, named(name))
 	if err != nil {
 		return err
 	}
 	for c := range children {
-		if _, err := r.Resource(pods, "shop").Create(r.ctx, named(fmt.Sprintf("%s-%d", name, c), owner)); err != nil {
+		if _, err := r.Resource(pods, "shop").Create(r.Ctx, named(fmt.Sprintf("%s-%d", name, c), owner)); err != nil {
 			return err
 		}
 	}
 	if policy == "none" {
 		return nil
 	}
-	_, err = r.Resource(deployments, "shop").Delete(r.ctx, name, client.PropagationPolicy(policy))
+	_, err = r.Resource(deployments, "shop").Delete(r.Ctx, name, client.PropagationPolicy(policy))
 	return err
 }
 
@@ -79,42 +79,41 @@ func (r *realm) family(name string, children int, policy string) error {
 func TestForeignOwners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r, stop := startIn(t, dir)
-	defer func() { stop() }()
-	owner := r.create(deployments, "shop", named("web"))
+	r := startWith(t, allinone.Config{Dir: dir})
+	owner := r.Create(deployments, "shop", named("web"))
 	var valid []string
 	for i := range 10 {
 		valid = append(valid, fmt.Sprintf("valid-%d", i))
-		r.create(pods, "shop", named(valid[i], owner))
+		r.Create(pods, "shop", named(valid[i], owner))
 	}
 	foreign := func(round string) {
 		t.Helper()
 		for i := range 40 {
-			r.create(pods, fmt.Sprintf("elsewhere-%d", i%4), named(fmt.Sprintf("%s-%d", round, i), owner))
+			r.Create(pods, fmt.Sprintf("elsewhere-%d", i%4), named(fmt.Sprintf("%s-%d", round, i), owner))
 		}
 	}
 	foreign("before")
-	stop()
-	r, stop = startIn(t, dir)
+	r.Stop()
+	r = startWith(t, allinone.Config{Dir: dir})
 	foreign("after")
 	// C040: dependents that name an owner outside of their namespace are collected; those with valid
 	// references stay, and so does their owner.
-	testkit.WaitFor(t, r.ctx, "the foreign ones to go", func() bool {
+	r.WaitFor("the foreign ones to go", func() bool {
 		return len(r.names(pods, "elsewhere-0"))+len(r.names(pods, "elsewhere-1"))+len(r.names(pods, "elsewhere-2"))+len(r.names(pods, "elsewhere-3")) == 0
 	})
 	if left := r.names(pods, "shop"); !slices.Equal(left, valid) {
 		t.Errorf("left in the owner's namespace are %v", left)
 	}
-	r.get(deployments, "shop", "web")
+	r.Get(deployments, "shop", "web")
 }
 
 // names returns the names of the remaining objects, in order.
 func (r *realm) names(resource client.Resource, namespace string) []string {
-	r.t.Helper()
+	r.TB.Helper()
 	var names []string
-	for o, err := range r.Resource(resource, namespace).List(r.ctx) {
+	for o, err := range r.Resource(resource, namespace).List(r.Ctx) {
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		names = append(names, o.GetMetadata().GetName())
 	}

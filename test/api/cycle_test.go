@@ -7,7 +7,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/scanner"
@@ -15,13 +14,13 @@ import (
 
 // own creates an object with owners whose deletion it blocks.
 func (r *realm) own(resource client.Resource, namespace, name string, owners ...*coppicev1.Object) {
-	r.t.Helper()
-	o := r.get(resource, namespace, name)
+	r.TB.Helper()
+	o := r.Get(resource, namespace, name)
 	for _, owner := range owners {
 		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true)))
 	}
-	if _, err := r.Resource(resource, namespace).Update(r.ctx, o); err != nil {
-		r.t.Fatal(err)
+	if _, err := r.Resource(resource, namespace).Update(r.Ctx, o); err != nil {
+		r.TB.Fatal(err)
 	}
 }
 
@@ -31,12 +30,12 @@ func (r *realm) own(resource client.Resource, namespace, name string, owners ...
 func TestCycle(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	outside := r.create(pods, "shop", named("outside"))
-	a := r.create(pods, "shop", named("a"))
-	b := r.create(pods, "shop", named("b"))
+	outside := r.Create(pods, "shop", named("outside"))
+	a := r.Create(pods, "shop", named("a"))
+	b := r.Create(pods, "shop", named("b"))
 	c := named("c")
 	c.Metadata.Finalizers = []string{"example.com/x"}
-	c = r.create(pods, "shop", c)
+	c = r.Create(pods, "shop", c)
 	r.own(pods, "shop", "a", c)
 	r.own(pods, "shop", "b", a)
 	r.own(pods, "shop", "c", b, outside)
@@ -44,20 +43,20 @@ func TestCycle(t *testing.T) {
 	// its reference to a waiting owner is removed.
 	r.delete(pods, "shop", "c", "Foreground")
 	r.delete(pods, "shop", "outside", "Foreground")
-	testkit.WaitFor(t, r.ctx, "the cycle to be broken", func() bool {
-		return slices.Equal(r.get(pods, "shop", "c").GetMetadata().GetFinalizers(), []string{"example.com/x"})
+	r.WaitFor("the cycle to be broken", func() bool {
+		return slices.Equal(r.Get(pods, "shop", "c").GetMetadata().GetFinalizers(), []string{"example.com/x"})
 	})
 	// The owners that wait for c, inside and outside of the cycle, still wait.
 	for _, name := range []string{"a", "b", "outside"} {
-		if o := r.get(pods, "shop", name); o.GetMetadata().GetDeletionTimestamp() == nil {
+		if o := r.Get(pods, "shop", name); o.GetMetadata().GetDeletionTimestamp() == nil {
 			t.Errorf("%s is %v", name, o)
 		}
 	}
-	if _, err := r.Resource(pods, "shop").RemoveFinalizer(r.ctx, "c", "example.com/x", client.Note("by hand")); err != nil {
+	if _, err := r.Resource(pods, "shop").RemoveFinalizer(r.Ctx, "c", "example.com/x", client.Note("by hand")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b", "c", "outside"} {
-		r.gone(pods, "shop", name)
+		r.Gone(pods, "shop", name)
 	}
 }
 
@@ -68,37 +67,36 @@ func TestUnreachableCycle(t *testing.T) {
 	for _, policy := range []string{"report", "collect"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			r, stop := startWith(t, allinone.Config{
-				Dir: t.TempDir(), Scanner: func(c *scanner.Config) { c.Interval = 50 * time.Millisecond },
+			r := startWith(t, allinone.Config{
+				Scanner: func(c *scanner.Config) { c.Interval = 50 * time.Millisecond },
 			})
-			t.Cleanup(stop)
 			options := &coppicev1.Object{
 				Metadata: &coppicev1.ObjectMeta{Name: lifecycle.SettingsName}, Spec: []byte(`{"unreachableCycles":"` + policy + `"}`),
 			}
-			if _, err := r.Resource(client.Resource{Group: lifecycle.Group, Plural: "realms"}, "").Create(r.ctx, options); err != nil {
+			if _, err := r.Resource(client.Resource{Group: lifecycle.Group, Plural: "realms"}, "").Create(r.Ctx, options); err != nil {
 				t.Fatal(err)
 			}
-			root := r.create(pods, "shop", named("root"))
-			a := r.create(pods, "shop", named("a", root))
-			b := r.create(pods, "shop", named("b", a))
-			r.create(pods, "shop", named("below", b))
+			root := r.Create(pods, "shop", named("root"))
+			a := r.Create(pods, "shop", named("a", root))
+			b := r.Create(pods, "shop", named("b", a))
+			r.Create(pods, "shop", named("below", b))
 			r.own(pods, "shop", "a", b)
 			r.delete(pods, "shop", "root", "Background")
 			if policy == "collect" {
 				for _, name := range []string{"a", "b", "below"} {
-					r.gone(pods, "shop", name)
+					r.Gone(pods, "shop", name)
 				}
 				return
 			}
-			testkit.WaitFor(t, r.ctx, "a warning", func() bool {
-				found, err := r.Warnings(r.ctx, a.GetMetadata().GetUid())
+			r.WaitFor("a warning", func() bool {
+				found, err := r.Warnings(r.Ctx, a.GetMetadata().GetUid())
 				if err != nil {
 					t.Fatal(err)
 				}
 				return slices.ContainsFunc(found, func(w client.Warning) bool { return w.Reason == lifecycle.WarnUnreachable })
 			})
 			for _, name := range []string{"a", "b", "below"} {
-				if o := r.get(pods, "shop", name); o.GetMetadata().GetDeletionTimestamp() != nil {
+				if o := r.Get(pods, "shop", name); o.GetMetadata().GetDeletionTimestamp() != nil {
 					t.Errorf("%s is being deleted", name)
 				}
 			}

@@ -14,26 +14,26 @@ func TestDryRuns(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	shop := r.Resource(pods, "shop")
-	free := r.create(pods, "shop", named("free"))
+	free := r.Create(pods, "shop", named("free"))
 	blocked := named("blocked")
 	blocked.Metadata.Finalizers = []string{"example.com/x"}
-	blocked = r.create(pods, "shop", blocked)
+	blocked = r.Create(pods, "shop", blocked)
 	unchanged := func(what string, want *coppicev1.Object) {
 		t.Helper()
-		if got := r.get(pods, "shop", want.GetMetadata().GetName()); !proto.Equal(got, want) {
+		if got := r.Get(pods, "shop", want.GetMetadata().GetName()); !proto.Equal(got, want) {
 			t.Errorf("%s has made %v of %v", what, got, want)
 		}
 	}
 
 	// A1.15: a creation.
 	var reply client.Reply
-	if result, err := shop.Create(r.ctx, named("never"), client.DryRun(true), client.ReplyInto(&reply)); err != nil || !reply.Created {
+	if result, err := shop.Create(r.Ctx, named("never"), client.DryRun(true), client.ReplyInto(&reply)); err != nil || !reply.Created {
 		t.Errorf("create: %+v, %+v, %v", result, reply, err)
 	}
-	if _, err := shop.Get(r.ctx, "never"); err == nil {
+	if _, err := shop.Get(r.Ctx, "never"); err == nil {
 		t.Error("a dry run has created an object")
 	}
-	if _, err := shop.Create(r.ctx, named("free"), client.DryRun(true)); err == nil {
+	if _, err := shop.Create(r.Ctx, named("free"), client.DryRun(true)); err == nil {
 		t.Error("a name that is taken was not refused")
 	}
 
@@ -48,7 +48,7 @@ func TestDryRuns(t *testing.T) {
 	} {
 		// C090, A5.3: a deletion, of objects that are removed at once and of blocked ones.
 		what := tc.policy + " of " + tc.object.GetMetadata().GetName()
-		result, err := shop.Delete(r.ctx, tc.object.GetMetadata().GetName(), client.PropagationPolicy(tc.policy), client.DryRun(true))
+		result, err := shop.Delete(r.Ctx, tc.object.GetMetadata().GetName(), client.PropagationPolicy(tc.policy), client.DryRun(true))
 		if err != nil || result.State != tc.state || result.Object.GetMetadata().GetGeneration() != tc.marked {
 			t.Errorf("%s: %+v, %v", what, result, err)
 		}
@@ -56,11 +56,11 @@ func TestDryRuns(t *testing.T) {
 	}
 
 	r.delete(pods, "shop", "blocked", "Background")
-	marked := r.get(pods, "shop", "blocked")
+	marked := r.Get(pods, "shop", "blocked")
 	last := proto.Clone(marked).(*coppicev1.Object)
 	last.Metadata.Finalizers = nil
 	// C085: an update that would remove the object.
-	if result, err := shop.Update(r.ctx, last, client.DryRun(true)); err != nil {
+	if result, err := shop.Update(r.Ctx, last, client.DryRun(true)); err != nil {
 		t.Errorf("update: %+v, %v", result, err)
 	}
 	unchanged("the update", marked)

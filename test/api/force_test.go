@@ -9,7 +9,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
-	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // B7.3: a finalizer is removed by force at once while no program works on its call. While one does,
@@ -18,12 +17,11 @@ import (
 func TestForceFinalizer(t *testing.T) {
 	t.Parallel()
 	const name = "example.com/slow"
-	r, stop := startWith(t, allinone.Config{Dir: t.TempDir()})
-	t.Cleanup(stop)
+	r := start(t)
 	objects := r.Resource(client.Resource{Plural: "configmaps"}, "force")
 	r.blocked("force", []string{name}, 1, "")
 	var reply client.Reply
-	if _, err := objects.ForceFinalizer(r.ctx, "o-0", name, "no controller", client.ReplyInto(&reply)); err != nil {
+	if _, err := objects.ForceFinalizer(r.Ctx, "o-0", name, "no controller", client.ReplyInto(&reply)); err != nil {
 		t.Fatal(err)
 	}
 	if len(reply.Warnings) > 0 {
@@ -31,7 +29,7 @@ func TestForceFinalizer(t *testing.T) {
 	}
 	r.emptied("force")
 
-	ctx, cancel := context.WithCancel(r.ctx)
+	ctx, cancel := context.WithCancel(r.Ctx)
 	called, ended := make(chan struct{}, 100), make(chan error, 1)
 	go func() {
 		ended <- r.RunFinalizer(ctx, name, func(ctx context.Context, _ *client.Call) error {
@@ -47,8 +45,8 @@ func TestForceFinalizer(t *testing.T) {
 		}
 	})
 	r.blocked("force", []string{name}, 1, "")
-	testkit.Receive(t, r.ctx, "a call of the finalizer", called)
-	_, refusal := objects.ForceFinalizer(r.ctx, "o-0", name, "too slow")
+	testkit.Receive(t, r.Ctx, "a call of the finalizer", called)
+	_, refusal := objects.ForceFinalizer(r.Ctx, "o-0", name, "too slow")
 	if !errors.Is(refusal, client.ErrConflict) {
 		t.Fatalf("refused with %v, want Conflict", refusal)
 	}
@@ -60,10 +58,10 @@ func TestForceFinalizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := objects.ForceFinalizer(r.ctx, "o-0", name, "too slow", client.IfCall(call+1)); !errors.Is(err, client.ErrConflict) {
+	if _, err := objects.ForceFinalizer(r.Ctx, "o-0", name, "too slow", client.IfCall(call+1)); !errors.Is(err, client.ErrConflict) {
 		t.Fatalf("another call: %v, want Conflict", err)
 	}
-	if _, err := objects.ForceFinalizer(r.ctx, "o-0", name, "too slow", client.IfCall(call), client.ReplyInto(&reply)); err != nil {
+	if _, err := objects.ForceFinalizer(r.Ctx, "o-0", name, "too slow", client.IfCall(call), client.ReplyInto(&reply)); err != nil {
 		t.Fatal(err)
 	}
 	// B7.4: a program receives the calls, and the reply warns.

@@ -36,36 +36,35 @@ func withoutScanner(c *scanner.Config) { c.Interval, c.RepublishInterval = time.
 // its reference to the owner. Nothing of this waits for the scanner.
 func TestForegroundTakesAll(t *testing.T) {
 	t.Parallel()
-	r, stop := startWith(t, allinone.Config{Dir: t.TempDir(), Scanner: withoutScanner})
-	t.Cleanup(stop)
+	r := startWith(t, allinone.Config{Scanner: withoutScanner})
 	const families = 40
-	other := r.create(deployments, "shop", named("other"))
+	other := r.Create(deployments, "shop", named("other"))
 	for i := range families {
 		owner := named(fmt.Sprintf("owner-%d", i))
 		owner.Metadata.Finalizers = []string{"example.com/hold"}
-		owner = r.create(deployments, "shop", owner)
+		owner = r.Create(deployments, "shop", owner)
 		middle := loosely(fmt.Sprintf("middle-%d", i), owner)
 		middle.Metadata.Finalizers = []string{"example.com/hold"}
-		middle = r.create(replicasets, "shop", middle)
-		r.create(pods, "shop", loosely(fmt.Sprintf("leaf-%d", i), middle))
-		r.create(pods, "shop", loosely(fmt.Sprintf("shared-%d", i), owner, other))
+		middle = r.Create(replicasets, "shop", middle)
+		r.Create(pods, "shop", loosely(fmt.Sprintf("leaf-%d", i), middle))
+		r.Create(pods, "shop", loosely(fmt.Sprintf("shared-%d", i), owner, other))
 	}
 	for i := range families {
 		r.delete(deployments, "shop", fmt.Sprintf("owner-%d", i), "Foreground")
 	}
 	for i := range families {
-		r.gone(pods, "shop", fmt.Sprintf("leaf-%d", i))
+		r.Gone(pods, "shop", fmt.Sprintf("leaf-%d", i))
 		for _, blocked := range []struct {
 			resource client.Resource
 			name     string
 		}{{deployments, "owner"}, {replicasets, "middle"}} {
 			name := fmt.Sprintf("%s-%d", blocked.name, i)
-			testkit.WaitFor(t, r.ctx, name+" to be finished", func() bool {
-				m := r.get(blocked.resource, "shop", name).GetMetadata()
+			r.WaitFor(name+" to be finished", func() bool {
+				m := r.Get(blocked.resource, "shop", name).GetMetadata()
 				return m.GetDeletionTimestamp() != nil && !slices.Contains(m.GetFinalizers(), lifecycle.FinalizerForeground)
 			})
 		}
-		if refs := r.get(pods, "shop", fmt.Sprintf("shared-%d", i)).GetMetadata().GetOwnerReferences(); len(refs) != 1 || refs[0].GetName() != "other" {
+		if refs := r.Get(pods, "shop", fmt.Sprintf("shared-%d", i)).GetMetadata().GetOwnerReferences(); len(refs) != 1 || refs[0].GetName() != "other" {
 			t.Errorf("shared-%d has owners %v", i, refs)
 		}
 	}
@@ -86,32 +85,31 @@ func TestForegroundUnknown(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]func(r *realm, owner, other *coppicev1.Object){
 		"alone":     func(*realm, *coppicev1.Object, *coppicev1.Object) {},
-		"collected": func(r *realm, owner, _ *coppicev1.Object) { r.create(pods, "shop", loosely("last", owner)) },
-		"stripped":  func(r *realm, owner, other *coppicev1.Object) { r.create(pods, "shop", loosely("last", owner, other)) },
+		"collected": func(r *realm, owner, _ *coppicev1.Object) { r.Create(pods, "shop", loosely("last", owner)) },
+		"stripped":  func(r *realm, owner, other *coppicev1.Object) { r.Create(pods, "shop", loosely("last", owner, other)) },
 		"re-parented": func(r *realm, owner, other *coppicev1.Object) {
 			blocking := unheard(named("last", owner))
-			created := r.create(pods, "shop", blocking)
+			created := r.Create(pods, "shop", blocking)
 			r.delete(deployments, "shop", "owner", "Foreground")
 			created.Metadata.OwnerReferences = loosely("last", other).Metadata.OwnerReferences
 			created.Metadata.ResourceVersion = 0
-			if _, err := r.Resource(pods, "shop").Update(r.ctx, created); err != nil {
-				r.t.Fatal(err)
+			if _, err := r.Resource(pods, "shop").Update(r.Ctx, created); err != nil {
+				r.TB.Fatal(err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, stop := startWith(t, allinone.Config{Dir: t.TempDir(), Scanner: withoutScanner})
-			t.Cleanup(stop)
-			owner := r.create(deployments, "shop", named("owner"))
-			other := r.create(deployments, "shop", named("other"))
-			r.create(pods, "shop", unheard(loosely("kept", owner)))
+			r := startWith(t, allinone.Config{Scanner: withoutScanner})
+			owner := r.Create(deployments, "shop", named("owner"))
+			other := r.Create(deployments, "shop", named("other"))
+			r.Create(pods, "shop", unheard(loosely("kept", owner)))
 			last(r, owner, other)
 			if name != "re-parented" { // which has deleted it
 				r.delete(deployments, "shop", "owner", "Foreground")
 			}
-			r.gone(deployments, "shop", "owner")
-			if refs := r.get(pods, "shop", "kept").GetMetadata().GetOwnerReferences(); len(refs) != 2 {
+			r.Gone(deployments, "shop", "owner")
+			if refs := r.Get(pods, "shop", "kept").GetMetadata().GetOwnerReferences(); len(refs) != 2 {
 				t.Errorf("what is kept has owners %v", refs)
 			}
 		})
@@ -122,24 +120,23 @@ func TestForegroundUnknown(t *testing.T) {
 // wait until fewer remain. The plan shows it, and a warning says so.
 func TestForegroundCrowded(t *testing.T) {
 	t.Parallel()
-	r, stop := startWith(t, allinone.Config{
-		Dir: t.TempDir(), Scanner: withoutScanner,
-		Graph: func(c *graph.Config) { c.CrowdedAfter = time.Millisecond },
+	r := startWith(t, allinone.Config{
+		Scanner: withoutScanner,
+		Graph:   func(c *graph.Config) { c.CrowdedAfter = time.Millisecond },
 	})
-	t.Cleanup(stop)
-	owner := r.create(deployments, "shop", named("owner"))
+	owner := r.Create(deployments, "shop", named("owner"))
 	const batch = 2000
 	for i := 0; i <= lifecycle.MaxExamined; i += batch {
 		var list []*coppicev1.Object
 		for k := i; k < min(i+batch, lifecycle.MaxExamined+1); k++ {
 			list = append(list, unheard(loosely(fmt.Sprintf("kept-%d", k), owner)))
 		}
-		if _, err := r.Resource(pods, "shop").CreateBatch(r.ctx, list); err != nil {
+		if _, err := r.Resource(pods, "shop").CreateBatch(r.Ctx, list); err != nil {
 			t.Fatal(err)
 		}
 	}
 	options := client.Foreground
-	p, err := r.Resource(deployments, "shop").Plan(r.ctx, []string{"owner"}, options, client.MinRevision(r.Revision()))
+	p, err := r.Resource(deployments, "shop").Plan(r.Ctx, []string{"owner"}, options, client.MinRevision(r.Revision()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,9 +147,9 @@ func TestForegroundCrowded(t *testing.T) {
 		}) {
 		t.Errorf("the plan of the owner is %v", o)
 	}
-	said, err := r.nc.SubscribeSync(bus.WarningFilter(bus.DefaultRealm, owner.GetMetadata().GetUid()))
+	said, err := r.Conn().SubscribeSync(bus.WarningFilter(bus.DefaultRealm, owner.GetMetadata().GetUid()))
 	if err == nil {
-		err = r.nc.Flush()
+		err = r.Conn().Flush()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +162,7 @@ func TestForegroundCrowded(t *testing.T) {
 	if w := string(m.Data); !strings.Contains(w, lifecycle.WarnCrowded) || !strings.Contains(w, "20001 of its dependents") {
 		t.Errorf("the warning is %s", w)
 	}
-	r.get(deployments, "shop", "owner")
+	r.Get(deployments, "shop", "owner")
 	r.delete(pods, "shop", "kept-0", "")
-	r.gone(deployments, "shop", "owner")
+	r.Gone(deployments, "shop", "owner")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,10 +14,10 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/processor"
@@ -32,16 +31,15 @@ var hintRounds = flag.Int("hints", 6, "how often TestNothingWaitsForTheScanner d
 // everything that was deleted is removed.
 func TestNothingWaitsForTheScanner(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	g := &graphService{t: t, server: server, dir: t.TempDir()}
+	services := testkit.NewRealm(t)
+	ctx := services.Ctx
+	g := &graphService{Realm: services, dir: t.TempDir()}
 	g.start()
-	processors, err := processor.New(processor.Config{Conn: testkit.Conn(t, server, bus.RoleProcessor)})
-	runs(t, bus.RoleProcessor, processors, err)
-	builtin, err := finalizers.New(finalizers.Config{Conn: testkit.Conn(t, server, bus.RoleFinalizers)})
-	runs(t, bus.RoleFinalizers, builtin, err)
-	nc := testkit.Conn(t, server, bus.LocalUser)
-	r := &realm{t: t, ctx: ctx, nc: nc, Client: client.New(nc, client.WithActor("ana"), client.WithTimeout(2*time.Second))}
+	processors, err := processor.New(processor.Config{Conn: services.Conn(bus.RoleProcessor)})
+	runs(t, processors, err)
+	builtin, err := finalizers.New(finalizers.Config{Conn: services.Conn(bus.RoleFinalizers)})
+	runs(t, builtin, err)
+	r := &realm{&stack.Stack{TB: t, Ctx: ctx, Client: client.New(services.Conn(bus.LocalUser), client.WithActor("ana"), client.WithTimeout(2*time.Second))}}
 
 	const owners, deletes = 400, 3
 	const hold = "example.com/hold"
@@ -95,7 +93,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The completion of the external finalizer publishes it as well, so it comes last.
-		testkit.WaitFor(t, ctx, fmt.Sprintf("the built-in finalizers of round %d of seed %d to complete", round, seed), func() bool {
+		r.WaitFor(fmt.Sprintf("the built-in finalizers of round %d of seed %d to complete", round, seed), func() bool {
 			for o, err := range r.Resource(deployments, "shop").List(ctx) {
 				if err != nil || !slices.Equal(o.GetMetadata().GetFinalizers(), []string{hold}) {
 					return false
@@ -109,8 +107,8 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testkit.WaitFor(t, ctx, "the owners to be removed", func() bool { return len(r.names(deployments, "shop")) == 0 })
-	testkit.WaitFor(t, ctx, "the dependents to be removed or to have no owner", func() bool {
+	r.WaitFor("the owners to be removed", func() bool { return len(r.names(deployments, "shop")) == 0 })
+	r.WaitFor("the dependents to be removed or to have no owner", func() bool {
 		for o, err := range r.Resource(replicasets, "shop").List(ctx) {
 			if err != nil || len(o.GetMetadata().GetOwnerReferences()) > 0 {
 				return false
@@ -120,65 +118,43 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 	})
 }
 
-// running is a service that runs until it is stopped, or the test has ended.
-type running struct {
-	t     *testing.T
-	role  string
-	stop  context.CancelFunc
-	ended chan struct{}
-	cut   atomic.Bool // its connections were closed
-}
-
-// runs starts a service.
-func runs(t *testing.T, role string, service interface{ Run(context.Context) error }, err error) *running {
-	t.Helper()
+// runs runs a service, which New has returned with an error or without.
+func runs(tb testing.TB, service interface{ Run(context.Context) error }, err error) *testkit.Running {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	r := &running{t: t, role: role, ended: make(chan struct{})}
-	var ctx context.Context
-	ctx, r.stop = context.WithCancel(context.Background())
-	go func() {
-		defer close(r.ended)
-		if err := service.Run(ctx); err != nil && ctx.Err() == nil && !r.cut.Load() {
-			t.Errorf("%s: %v", role, err)
-		}
-	}()
-	t.Cleanup(r.end)
-	return r
-}
-
-func (r *running) end() {
-	r.stop()
-	<-r.ended
+	return testkit.Run(tb, service.Run)
 }
 
 // graphService is a graph service that can be started again.
 type graphService struct {
-	t      *testing.T
-	server *natsd.Server
-	dir    string
-	conns  []*nats.Conn // of the service that runs
-	now    *running
+	*testkit.Realm
+	dir   string
+	conns []*nats.Conn // of the service that runs
+	now   *testkit.Running
 }
 
 func (g *graphService) start() {
-	g.t.Helper()
-	g.conns = []*nats.Conn{testkit.Conn(g.t, g.server, bus.RoleGraph), testkit.Conn(g.t, g.server, bus.RoleAnswers)}
+	g.Helper()
+	g.conns = []*nats.Conn{g.Conn(bus.RoleGraph), g.Conn(bus.RoleAnswers)}
 	s, err := graph.New(graph.Config{Secrets: testkit.Secrets(), Conn: g.conns[0], Answers: g.conns[1], AnyActor: true, Dir: g.dir, LeaseTTL: time.Second})
-	g.now = runs(g.t, bus.RoleGraph, s, err)
+	g.now = runs(g, s, err)
 }
 
 // restart stops the service and starts it again. If abruptly, the service does not
 // tell NATS that it leaves.
 func (g *graphService) restart(abruptly bool) {
-	g.t.Helper()
+	g.Helper()
 	if abruptly {
-		g.now.cut.Store(true)
+		g.now.MayFail()
 		for _, nc := range g.conns {
 			nc.Close()
 		}
 	}
-	g.now.end()
+	g.now.Cancel()
+	if err := g.now.Wait(); err != nil && !abruptly {
+		g.Errorf("the graph service: %v", err)
+	}
 	g.start()
 }

@@ -23,31 +23,31 @@ func waiting(name string, initializers ...string) *coppicev1.Object {
 // initialized acts as the first initializer of an object: it removes itself from the list,
 // or records why it failed.
 func (r *realm) initialized(resource client.Resource, namespace, name, failure string) *client.Object {
-	r.t.Helper()
+	r.TB.Helper()
 	objects := r.Resource(resource, namespace)
-	o, err := objects.Get(r.ctx, name, client.IncludeUninitialized(true))
+	o, err := objects.Get(r.Ctx, name, client.IncludeUninitialized(true))
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	in := o.GetMetadata().GetInitializers()
 	in.Pending = in.GetPending()[1:]
 	if failure != "" {
 		in.Result = &coppicev1.Status{Status: "Failure", Message: failure}
 	}
-	result, err := objects.Update(r.ctx, o)
+	result, err := objects.Update(r.Ctx, o)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	return result
 }
 
 // listed returns the names of the objects in a list.
 func (r *realm) listed(o client.ResourceClient, opts ...client.ListOption) string {
-	r.t.Helper()
+	r.TB.Helper()
 	var names []string
-	for object, err := range o.List(r.ctx, opts...) {
+	for object, err := range o.List(r.Ctx, opts...) {
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		names = append(names, object.GetMetadata().GetName())
 	}
@@ -62,21 +62,21 @@ func TestInitializersHide(t *testing.T) {
 	r := start(t)
 	shop := r.Resource(pods, "shop")
 
-	r.create(pods, "shop", named("before"))
-	r.create(pods, "shop", waiting("waits", "a.example.com", "b.example.com"))
+	r.Create(pods, "shop", named("before"))
+	r.Create(pods, "shop", waiting("waits", "a.example.com", "b.example.com"))
 	seen, ready := r.watched(shop, client.WatchOptions{})
-	testkit.Receive(t, r.ctx, "the first state", ready)
+	testkit.Receive(t, r.Ctx, "the first state", ready)
 	events, allReady := r.watched(shop, client.WatchOptions{IncludeUninitialized: true})
-	testkit.Receive(t, r.ctx, "the first state", allReady)
+	testkit.Receive(t, r.Ctx, "the first state", allReady)
 	r.expect(seen, "ADDED before")
 	r.expect(events, "ADDED before", "ADDED waits")
 
 	hidden := func() {
 		t.Helper()
-		if _, err := shop.Get(r.ctx, "waits"); !errors.Is(err, client.ErrNotFound) {
+		if _, err := shop.Get(r.Ctx, "waits"); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("get: %v, want NotFound", err)
 		}
-		if _, err := shop.Get(r.ctx, "waits", client.IncludeUninitialized(true)); err != nil {
+		if _, err := shop.Get(r.Ctx, "waits", client.IncludeUninitialized(true)); err != nil {
 			t.Errorf("get, asked for: %v", err)
 		}
 		if got := r.listed(shop); got != "[before]" {
@@ -89,7 +89,7 @@ func TestInitializersHide(t *testing.T) {
 	hidden()
 	r.initialized(pods, "shop", "waits", "")
 	hidden()
-	r.create(pods, "shop", named("between"))
+	r.Create(pods, "shop", named("between"))
 	r.expect(seen, "ADDED between") // and no event before it
 	r.expect(events, "MODIFIED waits", "ADDED between")
 	r.delete(pods, "shop", "between", "")
@@ -102,7 +102,7 @@ func TestInitializersHide(t *testing.T) {
 	}
 	r.expect(seen, "ADDED waits")
 	r.expect(events, "MODIFIED waits")
-	if o := r.get(pods, "shop", "waits"); o.GetMetadata().GetInitializers() != nil {
+	if o := r.Get(pods, "shop", "waits"); o.GetMetadata().GetInitializers() != nil {
 		t.Errorf("initialized, and read as %v", o)
 	}
 	r.delete(pods, "shop", "waits", "")
@@ -128,7 +128,7 @@ func TestInitializersAsJSON(t *testing.T) {
 	contains(t, "the refusal", string(reply.Data), "initializers are removed in order, first to last")
 	reply = r.request("patch", "_.pods.shop", `{"patches":[{"name":"a","patch":{"metadata":{"initializers":null}}}]}`)
 	contains(t, "the reply", string(reply.Data), `"code":200`)
-	r.get(pods, "shop", "a")
+	r.Get(pods, "shop", "a")
 }
 
 // Watches of uninitialized objects see a failed initialization. Then the object is
@@ -138,11 +138,11 @@ func TestInitializationFails(t *testing.T) {
 	r := start(t)
 	shop := r.Resource(pods, "shop")
 	seen, ready := r.watched(shop, client.WatchOptions{})
-	testkit.Receive(t, r.ctx, "the first state", ready)
+	testkit.Receive(t, r.Ctx, "the first state", ready)
 	events, allReady := r.watched(shop, client.WatchOptions{IncludeUninitialized: true})
-	testkit.Receive(t, r.ctx, "the first state", allReady)
+	testkit.Receive(t, r.Ctx, "the first state", allReady)
 
-	r.create(pods, "shop", waiting("goes", "a.example.com", "b.example.com"))
+	r.Create(pods, "shop", waiting("goes", "a.example.com", "b.example.com"))
 	result := r.initialized(pods, "shop", "goes", "no vaccine")
 	if why := result.GetMetadata().GetInitializers().GetResult().GetMessage(); why != "no vaccine" {
 		t.Errorf("replied is the result %q", why)
@@ -151,17 +151,17 @@ func TestInitializationFails(t *testing.T) {
 
 	blocked := waiting("blocked", "a.example.com")
 	blocked.Metadata.Finalizers = []string{"example.com/x"}
-	r.create(pods, "shop", blocked)
+	r.Create(pods, "shop", blocked)
 	r.initialized(pods, "shop", "blocked", "no vaccine")
 	r.expect(events, "ADDED blocked", "MODIFIED blocked", "MODIFIED blocked")
-	if _, err := shop.Get(r.ctx, "blocked"); !errors.Is(err, client.ErrNotFound) {
+	if _, err := shop.Get(r.Ctx, "blocked"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("get: %v, want NotFound", err)
 	}
-	if _, err := shop.RemoveFinalizer(r.ctx, "blocked", "example.com/x"); err != nil {
+	if _, err := shop.RemoveFinalizer(r.Ctx, "blocked", "example.com/x"); err != nil {
 		t.Fatal(err)
 	}
 	r.expect(events, "DELETED blocked")
-	r.create(pods, "shop", named("after"))
+	r.Create(pods, "shop", named("after"))
 	r.expect(seen, "ADDED after")
 }
 
@@ -172,10 +172,10 @@ func TestInitializationFailsDry(t *testing.T) {
 	r := start(t)
 	blocked := waiting("blocked", "a.example.com")
 	blocked.Metadata.Finalizers = []string{"example.com/x"}
-	o := r.create(pods, "shop", blocked)
+	o := r.Create(pods, "shop", blocked)
 	revision := o.GetMetadata().GetResourceVersion()
 	o.Metadata.Initializers.Result = &coppicev1.Status{Status: "Failure"}
-	result, err := r.Resource(pods, "shop").Update(r.ctx, o, client.DryRun(true))
+	result, err := r.Resource(pods, "shop").Update(r.Ctx, o, client.DryRun(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,17 +188,17 @@ func TestInitializationFailsDry(t *testing.T) {
 func TestUninitializedGo(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.create(pods, "shop", waiting("a", "a.example.com"))
-	results, err := r.Resource(pods, "shop").DeleteEverything(r.ctx)
+	r.Create(pods, "shop", waiting("a", "a.example.com"))
+	results, err := r.Resource(pods, "shop").DeleteEverything(r.Ctx)
 	if err != nil || len(results) != 1 {
 		t.Fatalf("deleted %v, %v", results, err)
 	}
-	owner := r.create(deployments, "shop", named("web"))
+	owner := r.Create(deployments, "shop", named("web"))
 	below := waiting("below", "a.example.com")
 	below.Metadata.OwnerReferences = named("", owner).Metadata.OwnerReferences
-	r.create(pods, "shop", below)
+	r.Create(pods, "shop", below)
 	r.delete(deployments, "shop", "web", "")
-	testkit.WaitFor(t, r.ctx, "the end of what waited", func() bool {
+	r.WaitFor("the end of what waited", func() bool {
 		return r.listed(r.Resource(pods, "shop"), client.IncludeUninitialized(true)) == "[]"
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 var secretsOf = client.Resource{Plural: "secrets"}
@@ -19,10 +20,10 @@ var secretsOf = client.Resource{Plural: "secrets"}
 // parts creates objects of three kinds in two namespaces, and a pod that two of them own, and
 // returns the deletions of all three.
 func (r *realm) parts() []client.Deletion {
-	r.t.Helper()
-	web, rs := r.create(deployments, "shop", named("web")), r.create(replicasets, "shop", named("rs"))
-	r.create(secretsOf, "vault", named("key"))
-	r.create(pods, "shop", named("shared", web, rs))
+	r.TB.Helper()
+	web, rs := r.Create(deployments, "shop", named("web")), r.Create(replicasets, "shop", named("rs"))
+	r.Create(secretsOf, "vault", named("key"))
+	r.Create(pods, "shop", named("shared", web, rs))
 	return []client.Deletion{
 		{Resource: deployments, Namespace: "shop", Names: []string{"web"}, Propagation: client.Foreground},
 		{Resource: replicasets, Namespace: "shop", Names: []string{"rs"}},
@@ -31,10 +32,10 @@ func (r *realm) parts() []client.Deletion {
 }
 
 func (r *realm) planParts(of []client.Deletion) *client.Plan {
-	r.t.Helper()
-	p, err := r.PlanDeletions(r.ctx, of, client.MinRevision(r.Revision()))
+	r.TB.Helper()
+	p, err := r.PlanDeletions(r.Ctx, of, client.MinRevision(r.Revision()))
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	return p
 }
@@ -53,7 +54,7 @@ func TestPlanParts(t *testing.T) {
 	}
 
 	// One part less, or another object, is another plan.
-	if _, err := r.DeletePlanned(r.ctx, p.GetPlan(), of[:2]); !errors.Is(err, client.ErrConflict) {
+	if _, err := r.DeletePlanned(r.Ctx, p.GetPlan(), of[:2]); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("without the last part: %v", err)
 	}
 	// So are other options of a part. The name says that options are different, and the hash where.
@@ -64,29 +65,29 @@ func TestPlanParts(t *testing.T) {
 	}{{client.ErrBadRequest, client.Foreground, "", client.Orphan}, {client.ErrConflict, "", client.Foreground, ""}} {
 		other := slices.Clone(of)
 		other[0].Propagation, other[1].Propagation, other[2].Propagation = c.first, c.other, c.last
-		if _, err := r.DeletePlanned(r.ctx, p.GetPlan(), other); !errors.Is(err, c.want) {
+		if _, err := r.DeletePlanned(r.Ctx, p.GetPlan(), other); !errors.Is(err, c.want) {
 			t.Errorf("with other options: %v, want %v", err, c.want)
 		}
 	}
-	r.create(pods, "shop", named("late", r.get(deployments, "shop", "web")))
-	_, err := r.DeletePlanned(r.ctx, p.GetPlan(), of)
+	r.Create(pods, "shop", named("late", r.Get(deployments, "shop", "web")))
+	_, err := r.DeletePlanned(r.Ctx, p.GetPlan(), of)
 	var e *client.Error
 	if !asError(err, &e) || e.Reason != client.ErrConflict || len(e.Causes) == 0 || e.Causes[0].Field != "pods/late (shop)" {
 		t.Fatalf("after a change: %v", err)
 	}
 	for _, d := range of {
-		if m := r.get(d.Resource, d.Namespace, d.Names[0]).GetMetadata(); m.GetDeletionTimestamp() != nil {
+		if m := r.Get(d.Resource, d.Namespace, d.Names[0]).GetMetadata(); m.GetDeletionTimestamp() != nil {
 			t.Errorf("%s/%s is deleted all the same", d.Resource, m.GetName())
 		}
 	}
 
 	p = r.planParts(of)
 	before := r.Revision()
-	dry, err := r.DeletePlanned(r.ctx, p.GetPlan(), of, client.DryRun(true))
+	dry, err := r.DeletePlanned(r.Ctx, p.GetPlan(), of, client.DryRun(true))
 	if err != nil || len(dry) != 3 || r.Revision() != before {
 		t.Errorf("a dry run: %v, %v", dry, err)
 	}
-	results, err := r.DeletePlanned(r.ctx, p.GetPlan(), of)
+	results, err := r.DeletePlanned(r.Ctx, p.GetPlan(), of)
 	if err != nil || len(results) != 3 {
 		t.Fatalf("%v, %v", results, err)
 	}
@@ -98,17 +99,17 @@ func TestPlanParts(t *testing.T) {
 	if results[0].State != client.Pending || results[2].State != client.Removed {
 		t.Errorf("the policies of the parts: %v", results)
 	}
-	r.gone(pods, "shop", "shared")
-	r.gone(pods, "shop", "late")
-	r.gone(deployments, "shop", "web")
+	r.Gone(pods, "shop", "shared")
+	r.Gone(pods, "shop", "late")
+	r.Gone(deployments, "shop", "web")
 
 	// All of it was one command.
-	last, err := r.Log().Last(r.ctx)
+	last, err := r.Log().Last(r.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var commands int
-	for c, err := range r.Log().Read(r.ctx, client.FromSequence(1), client.ToSequence(last)) {
+	for c, err := range r.Log().Read(r.Ctx, client.FromSequence(1), client.ToSequence(last)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,8 +129,7 @@ func TestPlanParts(t *testing.T) {
 func TestRepeatedParts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r, stop := startIn(t, dir)
-	defer func() { stop() }()
+	r := startWith(t, allinone.Config{Dir: dir})
 	p := r.planParts(r.parts())
 	type reply struct{ Grant string }
 	grant := func(rest string) string {
@@ -145,7 +145,7 @@ func TestRepeatedParts(t *testing.T) {
 	if m := r.request("delete", "apps.deployments.shop", invalid, id...); m.Header.Get(bus.HeaderReason) != "Forbidden" || !strings.Contains(string(m.Data), "GrantInvalid") {
 		t.Errorf("without grants: %s", m.Data)
 	}
-	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+	if m := r.Get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
 		t.Fatalf("it is deleted without grants: %v", m)
 	}
 	rs, key := grant("apps.replicasets.shop"), grant("_.secrets.vault")
@@ -160,8 +160,8 @@ func TestRepeatedParts(t *testing.T) {
 	if again := r.request("delete", "apps.deployments.shop", invalid, id...); warnings.ReplaceAllString(string(again.Data), "") != string(done.Data) {
 		t.Errorf("again:\n%s\nwant\n%s", again.Data, done.Data)
 	}
-	stop()
-	r, stop = startIn(t, dir)
+	r.Stop()
+	r = startWith(t, allinone.Config{Dir: dir})
 	if again := r.request("delete", "apps.deployments.shop", invalid, id...); warnings.ReplaceAllString(string(again.Data), "") != string(done.Data) {
 		t.Errorf("again, after a restart:\n%s\nwant\n%s", again.Data, done.Data)
 	}
@@ -171,7 +171,7 @@ func TestRepeatedParts(t *testing.T) {
 func TestPartsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.create(deployments, "shop", named("web"))
+	r.Create(deployments, "shop", named("web"))
 	const plan, part = `"plan":"0123456789abcdef@1"`, `{"resource":"pods","namespace":"shop","names":["p"]}`
 	for _, c := range []struct{ name, verb, body, reason, says string }{
 		{"no plan", "delete", `{"names":["web"],"also":[` + part + `]}`, "BadRequest", "plan the deletion, and name the plan"},
@@ -192,10 +192,10 @@ func TestPartsRefused(t *testing.T) {
 			t.Errorf("%s: %s, %s; want %s, %s", c.name, got, m.Data, c.reason, c.says)
 		}
 	}
-	if _, err := r.PlanDeletions(r.ctx, make([]client.Deletion, bus.MaxDeleteParts+2)); !errors.Is(err, client.ErrRequestEntityTooLarge) {
+	if _, err := r.PlanDeletions(r.Ctx, make([]client.Deletion, bus.MaxDeleteParts+2)); !errors.Is(err, client.ErrRequestEntityTooLarge) {
 		t.Errorf("too many deletions: %v", err)
 	}
-	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+	if m := r.Get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
 		t.Errorf("web is deleted: %v", m)
 	}
 }
@@ -206,18 +206,18 @@ func TestPartsThatCannotBeDeleted(t *testing.T) {
 	r := start(t)
 	of := r.parts()
 	p := r.planParts(of)
-	if _, err := r.Resource(secretsOf, "vault").Protect(r.ctx, []string{"key"}, "ticket 1"); err != nil {
+	if _, err := r.Resource(secretsOf, "vault").Protect(r.Ctx, []string{"key"}, "ticket 1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.DeletePlanned(r.ctx, p.GetPlan(), of); !errors.Is(err, client.ErrForbidden) || !strings.Contains(err.Error(), "ticket 1") {
+	if _, err := r.DeletePlanned(r.Ctx, p.GetPlan(), of); !errors.Is(err, client.ErrForbidden) || !strings.Contains(err.Error(), "ticket 1") {
 		t.Errorf("a protected part: %v", err)
 	}
 	unknown := slices.Concat(of[:2], []client.Deletion{{Resource: client.Resource{Plural: "widgets"}, Namespace: "shop", Names: []string{"w"}}})
-	if _, err := r.PlanDeletions(r.ctx, unknown); !errors.Is(err, client.ErrUnknownKind) {
+	if _, err := r.PlanDeletions(r.Ctx, unknown); !errors.Is(err, client.ErrUnknownKind) {
 		t.Errorf("an unknown kind: %v", err)
 	}
 	var m *coppicev1.ObjectMeta
-	if m = r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+	if m = r.Get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
 		t.Errorf("web is deleted: %v", m)
 	}
 }

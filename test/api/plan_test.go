@@ -19,34 +19,34 @@ var foreground = client.Foreground
 // planned creates a deployment that owns a replicaset that owns pods. The first pod has a
 // finalizer without a consumer.
 func (r *realm) planned(podNames ...string) *coppicev1.Object {
-	r.t.Helper()
-	web := r.create(deployments, "shop", named("web"))
-	rs := r.create(replicasets, "shop", named("rs", web))
+	r.TB.Helper()
+	web := r.Create(deployments, "shop", named("web"))
+	rs := r.Create(replicasets, "shop", named("rs", web))
 	for i, name := range podNames {
 		pod := named(name, rs)
 		if i == 0 {
 			pod.Metadata.Finalizers = []string{"example.com/bucket"}
 		}
-		r.create(pods, "shop", pod)
+		r.Create(pods, "shop", pod)
 	}
 	return rs
 }
 
 func (r *realm) plan(names ...string) *client.Plan {
-	r.t.Helper()
-	p, err := r.Resource(deployments, "shop").Plan(r.ctx, names, foreground)
+	r.TB.Helper()
+	p, err := r.Resource(deployments, "shop").Plan(r.Ctx, names, foreground)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	return p
 }
 
 // revision returns the realm's revision.
 func (r *realm) revision() uint64 {
-	r.t.Helper()
-	page, err := r.Resource(pods, "shop").ListPage(r.ctx)
+	r.TB.Helper()
+	page, err := r.Resource(pods, "shop").ListPage(r.Ctx)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	return page.Revision
 }
@@ -64,19 +64,19 @@ func TestPlanned(t *testing.T) {
 	if again := r.plan("web"); again.GetPlan() != p.GetPlan() {
 		t.Errorf("the plan was %s, and then %s", p.GetPlan(), again.GetPlan())
 	}
-	if _, err := r.Resource(pods, "shop").Resolve(r.ctx, []string{"a"}, client.FollowOwners(true)); err != nil {
+	if _, err := r.Resource(pods, "shop").Resolve(r.Ctx, []string{"a"}, client.FollowOwners(true)); err != nil {
 		t.Fatal(err)
 	}
 	// S13: neither a plan nor an explanation has a revision.
 	if after := r.revision(); after != before {
 		t.Errorf("the revision was %d, and then %d", before, after)
 	}
-	results, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(p.GetPlan()))
+	results, err := r.Resource(deployments, "shop").DeleteBatch(r.Ctx, []string{"web"}, foreground, client.ByPlan(p.GetPlan()))
 	if err != nil || len(results) != 1 || results[0].State != client.Pending {
 		t.Fatalf("%v, %v", results, err)
 	}
-	r.gone(pods, "shop", "b")
-	if _, err := r.Resource(pods, "shop").Delete(r.ctx, "a"); err != nil {
+	r.Gone(pods, "shop", "b")
+	if _, err := r.Resource(pods, "shop").Delete(r.Ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	// A plan of the remaining deletion has another hash.
@@ -94,10 +94,10 @@ func TestPlanChanged(t *testing.T) {
 	p := r.plan("web")
 	late := named("late", rs)
 	late.Metadata.OwnerReferences[0].BlockOwnerDeletion = nil
-	r.create(pods, "shop", late)
+	r.Create(pods, "shop", late)
 	withoutRevision, _, _ := strings.Cut(p.GetPlan(), "@")
 	for _, name := range []string{p.GetPlan(), withoutRevision} {
-		_, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(name))
+		_, err := r.Resource(deployments, "shop").DeleteBatch(r.Ctx, []string{"web"}, foreground, client.ByPlan(name))
 		var e *client.Error
 		if !asError(err, &e) || e.Reason != client.ErrConflict || len(e.Causes) == 0 {
 			t.Fatalf("with plan %s: %v", name, err)
@@ -107,10 +107,10 @@ func TestPlanChanged(t *testing.T) {
 		}
 		contains(t, "the refusal", e.Message, name, "plan again")
 	}
-	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+	if m := r.Get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
 		t.Errorf("it was done all the same: %v", m)
 	}
-	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(r.plan("web").GetPlan())); err != nil {
+	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.Ctx, []string{"web"}, foreground, client.ByPlan(r.plan("web").GetPlan())); err != nil {
 		t.Error(err)
 	}
 }
@@ -120,7 +120,7 @@ func TestPlanOptions(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.planned("a")
-	web := r.get(deployments, "shop", "web").GetMetadata()
+	web := r.Get(deployments, "shop", "web").GetMetadata()
 	p := r.plan("web")
 	for _, c := range []struct {
 		options string
@@ -141,37 +141,37 @@ func TestPlanOptions(t *testing.T) {
 	}
 	// The options in the name cannot be changed, and a plan of a removal of protections is of no deletion.
 	changed := "background" + strings.TrimPrefix(p.GetPlan(), "foreground")
-	if _, err := r.Resource(deployments, "shop").Delete(r.ctx, "web", client.Background, client.ByPlan(changed)); !errors.Is(err, client.ErrConflict) {
+	if _, err := r.Resource(deployments, "shop").Delete(r.Ctx, "web", client.Background, client.ByPlan(changed)); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("by the plan %s: %v", changed, err)
 	}
-	if _, err := r.Resource(deployments, "shop").Protect(r.ctx, []string{"web"}, "ticket 1"); err != nil {
+	if _, err := r.Resource(deployments, "shop").Protect(r.Ctx, []string{"web"}, "ticket 1"); err != nil {
 		t.Fatal(err)
 	}
-	unprotect, err := r.Resource(deployments, "shop").Plan(r.ctx, []string{"web"}, client.PlanUnprotect(true))
+	unprotect, err := r.Resource(deployments, "shop").Plan(r.Ctx, []string{"web"}, client.PlanUnprotect(true))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Resource(deployments, "shop").Unprotect(r.ctx, []string{"web"}, "ticket 1"); err != nil {
+	if _, err := r.Resource(deployments, "shop").Unprotect(r.Ctx, []string{"web"}, "ticket 1"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.Resource(deployments, "shop").Delete(r.ctx, "web", client.ByPlan(unprotect.GetPlan()))
+	_, err = r.Resource(deployments, "shop").Delete(r.Ctx, "web", client.ByPlan(unprotect.GetPlan()))
 	if !errors.Is(err, client.ErrBadRequest) || !strings.Contains(err.Error(), "the removal of protections was planned") {
 		t.Errorf("by the plan %s: %v", unprotect.GetPlan(), err)
 	}
 	// No name is no plan, and not a deletion without one.
-	if _, err := r.Resource(deployments, "shop").Delete(r.ctx, "web", foreground, client.ByPlan("")); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := r.Resource(deployments, "shop").Delete(r.Ctx, "web", foreground, client.ByPlan("")); !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("by no plan: %v", err)
 	}
-	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+	if m := r.Get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
 		t.Errorf("it was done all the same: %v", m)
 	}
 	// The same options are accepted, with a plan that has preconditions, too.
 	same := []client.PlanOption{foreground, client.GracePeriod(5 * time.Second), client.IfUID(web.GetUid())}
-	p, err = r.Resource(deployments, "shop").Plan(r.ctx, []string{"web"}, same...)
+	p, err = r.Resource(deployments, "shop").Plan(r.Ctx, []string{"web"}, same...)
 	if err != nil || !strings.HasPrefix(p.GetPlan(), "foreground-grace5-with") {
 		t.Fatalf("the plan is %v, %v", p, err)
 	}
-	if _, err := r.Resource(deployments, "shop").Delete(r.ctx, "web", foreground, client.GracePeriod(5*time.Second), client.IfUID(web.GetUid()), client.ByPlan(p.GetPlan())); err != nil {
+	if _, err := r.Resource(deployments, "shop").Delete(r.Ctx, "web", foreground, client.GracePeriod(5*time.Second), client.IfUID(web.GetUid()), client.ByPlan(p.GetPlan())); err != nil {
 		t.Error(err)
 	}
 }
@@ -180,8 +180,8 @@ func TestPlanOptions(t *testing.T) {
 func TestPlanOfSeveral(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	web, api := r.create(deployments, "shop", named("web")), r.create(deployments, "shop", named("api"))
-	r.create(pods, "shop", named("shared", web, api))
+	web, api := r.Create(deployments, "shop", named("web")), r.Create(deployments, "shop", named("api"))
+	r.Create(pods, "shop", named("shared", web, api))
 	if c := r.plan("web").GetCounts(); c.GetRemoved() != 1 || c.GetStripped() != 1 {
 		t.Errorf("of one: %v", c)
 	}
@@ -189,28 +189,28 @@ func TestPlanOfSeveral(t *testing.T) {
 	if c := both.GetCounts(); c.GetRemoved() != 3 {
 		t.Errorf("of both: %v", c)
 	}
-	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(both.GetPlan())); !errors.Is(err, client.ErrConflict) {
+	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.Ctx, []string{"web"}, foreground, client.ByPlan(both.GetPlan())); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("one, with the plan of both: %v", err)
 	}
-	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web", "api"}, foreground, client.ByPlan(both.GetPlan())); err != nil {
+	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.Ctx, []string{"web", "api"}, foreground, client.ByPlan(both.GetPlan())); err != nil {
 		t.Error(err)
 	}
-	r.gone(pods, "shop", "shared")
+	r.Gone(pods, "shop", "shared")
 }
 
 func TestPlanRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	_, err := r.Resource(deployments, "shop").Plan(r.ctx, []string{"nope"})
+	_, err := r.Resource(deployments, "shop").Plan(r.Ctx, []string{"nope"})
 	if !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("what is not there: %v", err)
 	}
-	_, err = r.Resource(deployments, "shop").Plan(r.ctx, nil)
+	_, err = r.Resource(deployments, "shop").Plan(r.Ctx, nil)
 	if !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("nothing: %v", err)
 	}
-	r.create(deployments, "shop", named("web"))
-	_, err = r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, client.ByPlan("nonsense"))
+	r.Create(deployments, "shop", named("web"))
+	_, err = r.Resource(deployments, "shop").DeleteBatch(r.Ctx, []string{"web"}, client.ByPlan("nonsense"))
 	if !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("no plan: %v", err)
 	}
@@ -223,9 +223,8 @@ func TestPlanRefused(t *testing.T) {
 func TestLargePlan(t *testing.T) {
 	t.Parallel()
 	const n = 400
-	r, stop := startWith(t, allinone.Config{Dir: t.TempDir(), Graph: func(c *graph.Config) { c.PlanLimit = n }})
-	t.Cleanup(stop)
-	web := r.create(deployments, "shop", named("web"))
+	r := startWith(t, allinone.Config{Graph: func(c *graph.Config) { c.PlanLimit = n }})
+	web := r.Create(deployments, "shop", named("web"))
 	var finalizers []string
 	for i := range 50 {
 		finalizers = append(finalizers, fmt.Sprintf("%s.example.com/x-%d", strings.Repeat(strings.Repeat("x", 59)+".", 4)+"x", i))
@@ -243,13 +242,13 @@ func TestLargePlan(t *testing.T) {
 	if len(p.GetObjects()) != n+1 || p.GetCounts().GetRemovedLater() != n+1 {
 		t.Fatalf("the plan has %d objects, and counts %v", len(p.GetObjects()), p.GetCounts())
 	}
-	_, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(p.GetPlan()))
+	_, err := r.Resource(deployments, "shop").DeleteBatch(r.Ctx, []string{"web"}, foreground, client.ByPlan(p.GetPlan()))
 	var e *client.Error
 	if !asError(err, &e) || e.Reason != client.ErrRequestEntityTooLarge {
 		t.Fatalf("the writer was asked to plan %d objects: %v", n, err)
 	}
 	contains(t, "the refusal", e.Message, "400 objects", "nothing was deleted")
-	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+	if m := r.Get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
 		t.Errorf("it was done all the same: %v", m)
 	}
 }

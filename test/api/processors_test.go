@@ -18,34 +18,33 @@ func TestProcessors(t *testing.T) {
 	for _, processors := range []int{1, 4} {
 		t.Run(fmt.Sprint(processors), func(t *testing.T) {
 			t.Parallel()
-			r, stop := startWith(t, allinone.Config{Dir: t.TempDir(), Processors: processors})
-			t.Cleanup(stop)
-			a := r.create(deployments, "shop", named("a"))
-			b := r.create(deployments, "shop", named("b"))
-			c := r.create(deployments, "shop", named("c"))
+			r := startWith(t, allinone.Config{Processors: processors})
+			a := r.Create(deployments, "shop", named("a"))
+			b := r.Create(deployments, "shop", named("b"))
+			c := r.Create(deployments, "shop", named("c"))
 			var gone, stay []string
 			for i := range 20 {
 				both, kept := fmt.Sprintf("both-%02d", i), fmt.Sprintf("kept-%02d", i)
-				set := r.create(replicasets, "shop", named(both, a, b))
-				r.create(pods, "shop", named(both, set))
-				r.create(pods, "shop", named(kept, a, c))
+				set := r.Create(replicasets, "shop", named(both, a, b))
+				r.Create(pods, "shop", named(both, set))
+				r.Create(pods, "shop", named(kept, a, c))
 				gone, stay = append(gone, both), append(stay, kept)
 			}
 			events, ready := r.watched(r.Resource(pods, "shop"), client.WatchOptions{})
-			testkit.Receive(t, r.ctx, "the first state", ready)
+			testkit.Receive(t, r.Ctx, "the first state", ready)
 			r.delete(deployments, "shop", "a", "Foreground")
 			r.delete(deployments, "shop", "b", "Background")
-			testkit.WaitFor(t, r.ctx, "objects without owners to be removed, and the others to have one owner", func() bool {
+			r.WaitFor("objects without owners to be removed, and the others to have one owner", func() bool {
 				one := true
 				for _, name := range stay {
-					one = one && len(r.get(pods, "shop", name).GetMetadata().GetOwnerReferences()) == 1
+					one = one && len(r.Get(pods, "shop", name).GetMetadata().GetOwnerReferences()) == 1
 				}
 				return one && slices.Equal(r.names(pods, "shop"), stay) && len(r.names(replicasets, "shop")) == 0
 			})
-			r.create(pods, "shop", named("last"))
+			r.Create(pods, "shop", named("last"))
 			var removed []string
 			for event := ""; event != "ADDED last"; {
-				event = testkit.Receive(t, r.ctx, "the last event", events)
+				event = testkit.Receive(t, r.Ctx, "the last event", events)
 				if name, is := strings.CutPrefix(event, "DELETED "); is {
 					removed = append(removed, name)
 				}

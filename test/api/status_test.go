@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -14,7 +13,7 @@ func TestStatus(t *testing.T) {
 	r := start(t)
 	all := r.Resource(pods, "shop")
 	var created client.Reply
-	_, err := all.Create(r.ctx, &coppicev1.Object{
+	_, err := all.Create(r.Ctx, &coppicev1.Object{
 		ApiVersion: "v1", Kind: "Pod",
 		Metadata: &coppicev1.ObjectMeta{Name: "a", Namespace: "shop", Finalizers: []string{"example.com/hold"}},
 	}, client.ReplyInto(&created))
@@ -24,28 +23,28 @@ func TestStatus(t *testing.T) {
 	if created.Revision == 0 || r.Revision() != created.Revision {
 		t.Errorf("the creation names revision %d, the client has seen %d", created.Revision, r.Revision())
 	}
-	deleted, err := all.Delete(r.ctx, "a")
+	deleted, err := all.Delete(r.Ctx, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if deleted.Revision <= created.Revision {
 		t.Errorf("the deletion names revision %d after %d", deleted.Revision, created.Revision)
 	}
-	status, err := r.Status(r.ctx)
+	status, err := r.Status(r.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if status.GetIdle() || status.GetRevision() < deleted.Revision || len(status.GetPending()) != 1 || status.GetPending()[0].GetType() != "finalize" {
 		t.Errorf("an object waits for its finalizer: %v", status)
 	}
-	if _, err := all.RemoveFinalizer(r.ctx, "a", "example.com/hold"); err != nil {
+	if _, err := all.RemoveFinalizer(r.Ctx, "a", "example.com/hold"); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, r.ctx, "the realm to be idle", func() bool {
-		status, err := r.Status(r.ctx)
+	r.WaitFor("the realm to be idle", func() bool {
+		status, err := r.Status(r.Ctx)
 		return err == nil && status.GetIdle()
 	})
-	if _, err := all.Get(r.ctx, "a"); err == nil {
+	if _, err := all.Get(r.Ctx, "a"); err == nil {
 		t.Error("the object is still there")
 	}
 }

@@ -78,7 +78,7 @@ func TestDuplicateLists(t *testing.T) {
 	if code := reply.Header.Get(micro.ErrorCodeHeader); code != "" {
 		t.Fatalf("%s: %s", code, reply.Header.Get(micro.ErrorHeader))
 	}
-	refs := r.get(client.Resource{Plural: "pods"}, "shop", "a").GetMetadata().GetOwnerReferences()
+	refs := r.Get(client.Resource{Plural: "pods"}, "shop", "a").GetMetadata().GetOwnerReferences()
 	if len(refs) != 1 || refs[0].GetName() != "p" || refs[0].Controller != nil || refs[0].BlockOwnerDeletion != nil {
 		t.Errorf("the owners are %v", refs)
 	}
@@ -89,12 +89,12 @@ func TestResolveOfNamespace(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	pods := client.Resource{Plural: "pods"}
-	node := r.create(client.Resource{Plural: "nodes"}, "", named("node"))
-	secret := r.create(pods, "secret", named("elsewhere", node))
-	mine := r.create(pods, "shop", named("mine", node))
+	node := r.Create(client.Resource{Plural: "nodes"}, "", named("node"))
+	secret := r.Create(pods, "secret", named("elsewhere", node))
+	mine := r.Create(pods, "shop", named("mine", node))
 	uids := []string{node.GetMetadata().GetUid(), secret.GetMetadata().GetUid(), mine.GetMetadata().GetUid()}
 	for namespace, want := range map[string][]string{"shop": {"mine"}, "secret": {"elsewhere"}, "": {"node", "elsewhere", "mine"}} {
-		reply, err := r.Resource(pods, namespace).ResolveUIDs(r.ctx, uids, client.FollowOwners(true), client.FollowDependents(true), client.MinRevision(mine.GetMetadata().GetResourceVersion()))
+		reply, err := r.Resource(pods, namespace).ResolveUIDs(r.Ctx, uids, client.FollowOwners(true), client.FollowDependents(true), client.MinRevision(mine.GetMetadata().GetResourceVersion()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -23,22 +22,20 @@ import (
 // event reports, and work that has waited for a long time.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	r, stop := startWith(t, allinone.Config{
-		Dir:   t.TempDir(),
+	r := startWith(t, allinone.Config{
 		Graph: func(c *graph.Config) { c.StuckAfter = time.Millisecond },
 		Scanner: func(c *scanner.Config) {
 			c.Interval, c.RepublishInterval, c.RepublishAge = 50*time.Millisecond, 50*time.Millisecond, time.Millisecond
 		},
 	})
-	t.Cleanup(stop)
-	owner := r.create(deployments, "shop", named("web"))
+	owner := r.Create(deployments, "shop", named("web"))
 	unheard := named("unheard", owner)
 	unheard.Metadata.OwnerReferences[0].Kind = "Unheard"
-	unheard = r.create(pods, "shop", unheard)
+	unheard = r.Create(pods, "shop", unheard)
 	foreign := named("foreign", owner)
 	foreign.Metadata.Finalizers = []string{"example.com/unserved"}
-	foreign = r.create(pods, "elsewhere", foreign)
-	fine := r.create(pods, "shop", named("fine", owner))
+	foreign = r.Create(pods, "elsewhere", foreign)
+	fine := r.Create(pods, "shop", named("fine", owner))
 
 	for _, want := range []struct{ uid, reason, says string }{
 		// A16, A18: an owner of a kind that is not registered.
@@ -47,8 +44,8 @@ func TestWarnings(t *testing.T) {
 		{foreign.GetMetadata().GetUid(), lifecycle.WarnInvalidNamespace, `the uid belongs to deployments.apps "web" in namespace "shop"`},
 		{foreign.GetMetadata().GetUid(), lifecycle.WarnStuck, "by example.com/unserved (no consumer)"},
 	} {
-		testkit.WaitFor(t, r.ctx, want.reason, func() bool {
-			found, err := r.Warnings(r.ctx, want.uid)
+		r.WaitFor(want.reason, func() bool {
+			found, err := r.Warnings(r.Ctx, want.uid)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +54,7 @@ func TestWarnings(t *testing.T) {
 			})
 		})
 	}
-	all, err := r.Warnings(r.ctx, "")
+	all, err := r.Warnings(r.Ctx, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +69,7 @@ func TestOwnersThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	of := r.Resource(pods, "shop")
-	owner := r.create(deployments, "shop", named("web"))
+	owner := r.Create(deployments, "shop", named("web"))
 	lost := func(name string) *coppicev1.Object {
 		o := named(name, owner)
 		o.Metadata.OwnerReferences[0].Uid = "11111111-2222-3333-4444-555555555555"
@@ -81,7 +78,7 @@ func TestOwnersThatDoNotExist(t *testing.T) {
 	says := fmt.Sprintf(`no such owner: Deployment.apps "web" with uid 11111111-2222-3333-4444-555555555555 (the object with this name has uid %s); `, owner.GetMetadata().GetUid())
 
 	for i, opts := range [][]client.WriteOption{{}, {client.DryRun(true)}} {
-		results, err := of.CreateBatch(r.ctx, []*coppicev1.Object{named(fmt.Sprint("fine-", i), owner), lost(fmt.Sprint("lost-", i))}, opts...)
+		results, err := of.CreateBatch(r.Ctx, []*coppicev1.Object{named(fmt.Sprint("fine-", i), owner), lost(fmt.Sprint("lost-", i))}, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,9 +89,9 @@ func TestOwnersThatDoNotExist(t *testing.T) {
 			t.Errorf("an object without its owner: the warnings are %q", w)
 		}
 	}
-	r.gone(pods, "shop", "lost-0")
+	r.Gone(pods, "shop", "lost-0")
 
-	results, err := of.ApplyBatch(r.ctx, []*coppicev1.Object{lost("strict"), named("kept", owner)}, client.StrictOwners(true))
+	results, err := of.ApplyBatch(r.Ctx, []*coppicev1.Object{lost("strict"), named("kept", owner)}, client.StrictOwners(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,18 +101,18 @@ func TestOwnersThatDoNotExist(t *testing.T) {
 	if results[1].Err != nil {
 		t.Errorf("StrictOwners refuses an object with its owner: %v", results[1].Err)
 	}
-	_, err = of.CreateBatch(r.ctx, []*coppicev1.Object{named("none", owner), lost("strict")}, client.StrictOwners(true), client.Atomic(true))
+	_, err = of.CreateBatch(r.Ctx, []*coppicev1.Object{named("none", owner), lost("strict")}, client.StrictOwners(true), client.Atomic(true))
 	if !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("an atomic batch with StrictOwners: %v", err)
 	}
 	for name, write := range map[string]func(*coppicev1.Object) error{
 		"create": func(o *coppicev1.Object) error {
-			_, err := of.Create(r.ctx, o, client.StrictOwners(true))
+			_, err := of.Create(r.Ctx, o, client.StrictOwners(true))
 			return err
 		},
 		"patch": func(o *coppicev1.Object) error {
 			uid := o.GetMetadata().GetOwnerReferences()[0].GetUid()
-			_, err := of.Patch(r.ctx, "kept", fmt.Appendf(nil, `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":%q}]}}`, uid),
+			_, err := of.Patch(r.Ctx, "kept", fmt.Appendf(nil, `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":%q}]}}`, uid),
 				client.StrictOwners(true))
 			return err
 		},
@@ -125,7 +122,7 @@ func TestOwnersThatDoNotExist(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"none", "strict"} {
-		if _, err := of.Get(r.ctx, name); !errors.Is(err, client.ErrNotFound) {
+		if _, err := of.Get(r.Ctx, name); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("%s: %v, want that it was not created", name, err)
 		}
 	}
@@ -144,7 +141,7 @@ func TestOwnersThatAReplyHasNoRoomFor(t *testing.T) {
 			})
 		}
 	}
-	results, err := r.Resource(pods, "shop").CreateBatch(r.ctx, list)
+	results, err := r.Resource(pods, "shop").CreateBatch(r.Ctx, list)
 	if err != nil {
 		t.Fatal(err)
 	}

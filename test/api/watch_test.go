@@ -14,11 +14,11 @@ import (
 
 // watched collects the events of a watch in a goroutine.
 func (r *realm) watched(o client.ResourceClient, opts client.WatchOptions) (events <-chan string, ready <-chan struct{}) {
-	r.t.Helper()
-	ctx, cancel := context.WithCancel(r.ctx)
+	r.TB.Helper()
+	ctx, cancel := context.WithCancel(r.Ctx)
 	sent, first := make(chan string, 100), make(chan struct{})
 	done := make(chan struct{})
-	r.t.Cleanup(func() {
+	r.TB.Cleanup(func() {
 		cancel()
 		<-done
 	})
@@ -42,10 +42,10 @@ func (r *realm) watched(o client.ResourceClient, opts client.WatchOptions) (even
 }
 
 func (r *realm) expect(events <-chan string, want ...string) {
-	r.t.Helper()
+	r.TB.Helper()
 	for _, w := range want {
-		if got := testkit.Receive(r.t, r.ctx, w, events); got != w {
-			r.t.Fatalf("the watch sends %q, want %q", got, w)
+		if got := testkit.Receive(r.TB, r.Ctx, w, events); got != w {
+			r.TB.Fatalf("the watch sends %q, want %q", got, w)
 		}
 	}
 }
@@ -56,22 +56,22 @@ func TestWatch(t *testing.T) {
 	shop := r.Resource(pods, "shop")
 	label := func(name, value string) {
 		t.Helper()
-		_, err := shop.Patch(r.ctx, name, fmt.Appendf(nil, `{"metadata":{"labels":{"app":%q}}}`, value))
+		_, err := shop.Patch(r.Ctx, name, fmt.Appendf(nil, `{"metadata":{"labels":{"app":%q}}}`, value))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.create(pods, "shop", named("before"))
+	r.Create(pods, "shop", named("before"))
 	label("before", "web")
 	all, ready := r.watched(shop, client.WatchOptions{})
-	testkit.Receive(t, r.ctx, "the first state", ready)
+	testkit.Receive(t, r.Ctx, "the first state", ready)
 	web, webReady := r.watched(shop, client.WatchOptions{LabelSelector: "app=web"})
-	testkit.Receive(t, r.ctx, "the first state", webReady)
+	testkit.Receive(t, r.Ctx, "the first state", webReady)
 	r.expect(all, "ADDED before")
 	r.expect(web, "ADDED before")
 
-	r.create(pods, "shop", named("a"))
-	r.create(pods, "elsewhere", named("b"))
+	r.Create(pods, "shop", named("a"))
+	r.Create(pods, "elsewhere", named("b"))
 	label("a", "web")
 	label("a", "db")
 	r.delete(pods, "shop", "a", "")
@@ -89,19 +89,19 @@ func TestWatchFromRevision(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	shop := r.Resource(pods, "shop")
-	first := r.create(pods, "shop", named("a"))
-	r.create(pods, "shop", named("b"))
+	first := r.Create(pods, "shop", named("a"))
+	r.Create(pods, "shop", named("b"))
 	old, _ := r.watched(shop, client.WatchOptions{FromRevision: first.GetMetadata().GetResourceVersion()})
-	if got := testkit.Receive(t, r.ctx, "a refusal", old); got[:6] != "error:" {
+	if got := testkit.Receive(t, r.Ctx, "a refusal", old); got[:6] != "error:" {
 		t.Fatalf("a watch that begins before any other sends %q", got)
 	}
-	page, err := shop.ListPage(r.ctx)
+	page, err := shop.ListPage(r.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.create(pods, "shop", named("c"))
+	r.Create(pods, "shop", named("c"))
 	events, _ := r.watched(shop, client.WatchOptions{FromRevision: page.Revision})
-	r.create(pods, "shop", named("d"))
+	r.Create(pods, "shop", named("d"))
 	r.expect(events, "ADDED c", "ADDED d")
 	again, _ := r.watched(shop, client.WatchOptions{FromRevision: page.Revision})
 	r.expect(again, "ADDED c", "ADDED d")
@@ -114,7 +114,7 @@ func TestWatchRemoval(t *testing.T) {
 	shop := r.Resource(pods, "shop")
 	events := make(chan client.WatchEvent, 10)
 	ready := make(chan struct{})
-	ctx, cancel := context.WithCancel(r.ctx)
+	ctx, cancel := context.WithCancel(r.Ctx)
 	done := make(chan struct{})
 	defer func() {
 		cancel()
@@ -135,21 +135,21 @@ func TestWatchRemoval(t *testing.T) {
 			}
 		}
 	}()
-	testkit.Receive(t, r.ctx, "the first state", ready)
+	testkit.Receive(t, r.Ctx, "the first state", ready)
 	blocked := named("blocked")
 	blocked.Metadata.Finalizers = []string{"example.com/x"}
-	r.create(pods, "shop", blocked)
+	r.Create(pods, "shop", blocked)
 	r.delete(pods, "shop", "blocked", "")
-	last := r.get(pods, "shop", "blocked")
+	last := r.Get(pods, "shop", "blocked")
 	update := proto.Clone(last).(*coppicev1.Object)
 	update.Metadata.Finalizers = nil
-	if _, err := shop.Update(r.ctx, update); err != nil {
+	if _, err := shop.Update(r.Ctx, update); err != nil {
 		t.Fatal(err)
 	}
-	r.create(pods, "shop", named("next"))
+	r.Create(pods, "shop", named("next"))
 	var received []client.WatchEvent
 	for range 4 {
-		received = append(received, testkit.Receive(t, r.ctx, "an event", events))
+		received = append(received, testkit.Receive(t, r.Ctx, "an event", events))
 	}
 	var types []string
 	for _, e := range received {

@@ -17,11 +17,11 @@ func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	inbox := nats.NewInbox()
-	sub, err := r.nc.SubscribeSync(inbox)
+	sub, err := r.Conn().SubscribeSync(inbox)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.nc.PublishRequest("$SRV.INFO", inbox, nil); err != nil {
+	if err := r.Conn().PublishRequest("$SRV.INFO", inbox, nil); err != nil {
 		t.Fatal(err)
 	}
 	endpoints := map[string]string{}

@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -136,31 +137,16 @@ func start(t *testing.T, nats string, auth bool) *player {
 	}
 	c := allinone.Config{
 		Dir: filepath.Join(p.dir, "data"), Port: -1, Auth: auth, Graph: func(g *graph.Config) {
-			g.Archive, g.LeaseTTL = archive, testkit.Timeout // a busy machine must not cost the writer its lease
+			g.Archive = archive
 		},
 		Scanner: func(s *scanner.Config) { s.PolicyInterval = 100 * time.Millisecond },
 	}
 	if auth {
 		c.Roles = []bus.Role{bus.ApplicationRole("ana", bus.DefaultRealm), bus.FinalizerRole("bucket", bus.ExampleFinalizer, bus.DefaultRealm), bus.ExpiryRole("keeper", "example.com/keeper", bus.DefaultRealm)}
 	}
-	stack, err := allinone.Start(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stack.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := testkit.Await(ctx, stack); err != nil {
-		t.Fatal(err)
-	}
-	nc, err := stack.Conn(bus.RoleOperator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.conn = nc
-	p.url, p.admin = stack.Server().URL(), client.New(nc, client.WithActor(bus.RoleOperator))
+	running := stack.Start(t, c)
+	p.admin = running.As(bus.RoleOperator)
+	p.url, p.conn = running.Services.Server().URL(), p.admin.Conn()
 	return p
 }
 

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -92,39 +92,14 @@ func TestFamilies(t *testing.T) {
 // families' external finalizer.
 func start(t *testing.T) *client.Client {
 	t.Helper()
-	s, err := allinone.Start(t.Context(), allinone.Config{
-		Dir:     t.TempDir(),
-		Graph:   func(c *graph.Config) { c.PlanTime, c.LeaseTTL = testkit.Timeout, testkit.Timeout }, // the machine may be slow
+	s := stack.Start(t, allinone.Config{
+		Graph:   func(c *graph.Config) { c.PlanTime = testkit.Timeout }, // the machine may be slow
 		Scanner: func(c *scanner.Config) { c.Interval, c.RepublishInterval = time.Hour, time.Hour },
+	}, client.WithActor("families"))
+	testkit.Run(t, func(ctx context.Context) error {
+		return s.RunFinalizer(ctx, lifecycletest.ServedFinalizer, func(context.Context, *client.Call) error { return nil })
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil && ctx.Err() == nil {
-			t.Error(err)
-		}
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := testkit.Await(testkit.Context(t), s); err != nil {
-		served <- nil
-		t.Fatal(err)
-	}
-	nc, err := s.Conn(bus.LocalUser)
-	if err != nil {
-		served <- nil
-		t.Fatal(err)
-	}
-	r := client.New(nc, client.WithActor("families"))
-	go func() {
-		served <- r.RunFinalizer(ctx, lifecycletest.ServedFinalizer, func(context.Context, *client.Call) error { return nil })
-	}()
-	return r
+	return s.Client
 }
 
 // played is a family that is played, in a namespace of its own.

@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/allinone"
-	"github.com/coppice-gc/coppice/services/graph"
 )
 
 var teardowns = flag.Int("teardowns", 20, "how many graphs TestTeardown draws")
@@ -96,39 +95,12 @@ func tearDown(ctx context.Context, r *client.Client, cloud *lifecycletest.Cloud,
 // startCloud starts a realm with a program that serves the finalizer of graphs from a cloud.
 func startCloud(t *testing.T, cloud *lifecycletest.Cloud) *client.Client {
 	t.Helper()
-	s, err := allinone.Start(t.Context(), allinone.Config{
-		Dir:   t.TempDir(),
-		Graph: func(c *graph.Config) { c.LeaseTTL = testkit.Timeout }, // the machine may be slow
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil && ctx.Err() == nil {
-			t.Error(err)
-		}
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := testkit.Await(testkit.Context(t), s); err != nil {
-		served <- nil
-		t.Fatal(err)
-	}
-	nc, err := s.Conn(bus.LocalUser)
-	if err != nil {
-		served <- nil
-		t.Fatal(err)
-	}
-	r := client.New(nc, client.WithActor("cloud"))
-	go func() {
-		served <- r.RunFinalizer(ctx, lifecycletest.ServedFinalizer, func(_ context.Context, call *client.Call) error {
+	s := stack.Start(t, allinone.Config{}, client.WithActor("cloud"))
+	testkit.Run(t, func(ctx context.Context) error {
+		return s.RunFinalizer(ctx, lifecycletest.ServedFinalizer, func(_ context.Context, call *client.Call) error {
 			m := call.Object.GetMetadata()
 			return cloud.Delete(m.GetNamespace() + "/" + m.GetName())
 		})
-	}()
-	return r
+	})
+	return s.Client
 }

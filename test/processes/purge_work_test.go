@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 // The types of work: how the test leaves each outstanding, which services do it, and how
@@ -112,16 +113,8 @@ func (p *purge) toBeFinalized() {
 func (p *purge) externalFinalizer() {
 	p.d.t.Helper()
 	c := client.New(p.d.conn(bus.RoleFinalizer, nil), client.WithActor(bus.RoleFinalizer))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
-	}()
-	p.d.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			p.d.t.Error(err)
-		}
+	testkit.Run(p.d.t, func(ctx context.Context) error {
+		return c.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
 	})
 }
 

@@ -25,7 +25,7 @@ func TestAccounts(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})
 	c := client.New(r.conn(bus.RoleApplication), client.WithActor(bus.RoleApplication))
-	watching, stop := context.WithCancel(r.ctx)
+	watching, stop := context.WithCancel(r.Ctx)
 	defer stop()
 	events := make(chan client.WatchEvent, 100)
 	ended := make(chan struct{})
@@ -37,28 +37,28 @@ func TestAccounts(t *testing.T) {
 			}
 		}
 	}()
-	owner, err := c.Resource(secrets, "shop").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
+	owner, err := c.Resource(secrets, "shop").Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := testkit.Receive(t, r.ctx, "the creation", events); e.Object.GetMetadata().GetName() != "owner" {
+	if e := testkit.Receive(t, r.Ctx, "the creation", events); e.Object.GetMetadata().GetName() != "owner" {
 		t.Errorf("the watch delivers %v", e)
 	}
 	dependent := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{
 		Name: "dependent", OwnerReferences: []*coppicev1.OwnerReference{client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true))},
 	}}
-	if _, err := c.Resource(secrets, "shop").Create(r.ctx, dependent); err != nil {
+	if _, err := c.Resource(secrets, "shop").Create(r.Ctx, dependent); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Resource(secrets, "shop").Delete(r.ctx, "owner", client.Foreground); err != nil {
+	if _, err := c.Resource(secrets, "shop").Delete(r.Ctx, "owner", client.Foreground); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, r.ctx, "the cascade", func() bool {
-		_, err := c.Resource(secrets, "shop").Get(r.ctx, "owner")
+	r.WaitFor("the cascade", func() bool {
+		_, err := c.Resource(secrets, "shop").Get(r.Ctx, "owner")
 		return errors.Is(err, client.ErrNotFound)
 	})
 	stop()
-	testkit.Receive(t, r.ctx, "the end of the watch", ended)
+	testkit.Receive(t, r.Ctx, "the end of the watch", ended)
 }
 
 // Users are in files that only their owner may read, and no connection is accepted without
@@ -119,30 +119,30 @@ func TestController(t *testing.T) {
 	objects := c.Resource(secrets, "shop")
 	for _, finalizer := range []string{own, other} {
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: filepath.Base(finalizer), Finalizers: []string{finalizer}}}
-		if _, err := objects.Create(r.ctx, o); err != nil {
+		if _, err := objects.Create(r.Ctx, o); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := objects.Delete(r.ctx, o.GetMetadata().GetName()); err != nil {
+		if _, err := objects.Delete(r.Ctx, o.GetMetadata().GetName()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	running, stop := context.WithCancel(r.ctx)
+	running, stop := context.WithCancel(r.Ctx)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- c.RunFinalizer(running, own, func(context.Context, *client.Call) error { return nil })
 	}()
-	testkit.WaitFor(t, r.ctx, "the controller's finalizer", func() bool {
-		_, err := objects.Get(r.ctx, "site")
+	r.WaitFor("the controller's finalizer", func() bool {
+		_, err := objects.Get(r.Ctx, "site")
 		return errors.Is(err, client.ErrNotFound)
 	})
 	stop()
-	if err := testkit.Receive(t, r.ctx, "the end of RunFinalizer", ended); err != nil {
+	if err := testkit.Receive(t, r.Ctx, "the end of RunFinalizer", ended); err != nil {
 		t.Error(err)
 	}
-	if _, err := objects.RemoveFinalizer(r.ctx, "other", other); !errors.Is(err, client.ErrForbidden) {
+	if _, err := objects.RemoveFinalizer(r.Ctx, "other", other); !errors.Is(err, client.ErrForbidden) {
 		t.Errorf("the finalizer of another controller: %v, want Forbidden", err)
 	}
-	running, stop = context.WithCancel(r.ctx)
+	running, stop = context.WithCancel(r.Ctx)
 	defer stop()
 	refused := make(chan error, 100)
 	go func() {
@@ -154,13 +154,13 @@ func TestController(t *testing.T) {
 		}))
 	}()
 	for err := error(nil); !errors.Is(err, client.ErrForbidden); { // the first attempt may get no reply in time
-		err = testkit.Receive(t, r.ctx, "a refusal of the calls of another controller", refused)
+		err = testkit.Receive(t, r.Ctx, "a refusal of the calls of another controller", refused)
 	}
 	stop()
-	if err := testkit.Receive(t, r.ctx, "the end of RunFinalizer", ended); err != nil {
+	if err := testkit.Receive(t, r.Ctx, "the end of RunFinalizer", ended); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Resource(client.KindsResource, "").Delete(r.ctx, "secrets"); !errors.Is(err, client.ErrForbidden) {
+	if _, err := c.Resource(client.KindsResource, "").Delete(r.Ctx, "secrets"); !errors.Is(err, client.ErrForbidden) {
 		t.Errorf("the deletion of a kind: %v, want Forbidden", err)
 	}
 }

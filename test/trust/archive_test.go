@@ -13,7 +13,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
@@ -31,15 +30,15 @@ func TestArchiveInObjectStore(t *testing.T) {
 				c.Archive = o.Lazy(archive.Location{Scheme: "nats", Bucket: archiveBucket})
 				c.ArchiveLimits = archiver.Limits{SegmentBytes: 1, SnapshotBytes: 1, Pause: time.Millisecond}
 			}})
-			js := testkit.JetStream(t, r.stack.Server(), bus.RoleGraph)
-			store, err := stores.Opener{JetStream: func(context.Context) (jetstream.JetStream, error) { return js, nil }}.Create(r.ctx, archive.Location{Scheme: "nats", Bucket: archiveBucket})
+			js := r.JetStream(bus.RoleGraph)
+			store, err := stores.Opener{JetStream: func(context.Context) (jetstream.JetStream, error) { return js, nil }}.Create(r.Ctx, archive.Location{Scheme: "nats", Bucket: archiveBucket})
 			if err != nil {
 				t.Fatal(err)
 			}
 			kinds := map[archive.Kind]string{}
-			r.wait("a segment and a verified snapshot", func() bool {
+			r.WaitFor("a segment and a verified snapshot", func() bool {
 				clear(kinds) // another entry may replace one
-				for e, err := range store.List(r.ctx, "") {
+				for e, err := range store.List(r.Ctx, "") {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -56,7 +55,7 @@ func TestArchiveInObjectStore(t *testing.T) {
 				r.deniedArchive(role.Name)
 			}
 			for _, name := range kinds {
-				if in, err := store.Open(r.ctx, name, 0, 1); err != nil {
+				if in, err := store.Open(r.Ctx, name, 0, 1); err != nil {
 					t.Errorf("entry %s: %v", name, err)
 				} else if err := in.Close(); err != nil {
 					t.Error(err)
@@ -69,7 +68,7 @@ func TestArchiveInObjectStore(t *testing.T) {
 // deniedArchive checks that the NATS server refuses a role each subject by which an object store is
 // read and changed.
 func (r *realm) deniedArchive(role string) {
-	r.t.Helper()
+	r.TB.Helper()
 	var denied atomic.Int64
 	nc, err := r.connect(role, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
@@ -77,17 +76,17 @@ func (r *realm) deniedArchive(role string) {
 		}
 	}))
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	defer nc.Close()
 	stream, tried := "OBJ_"+archiveBucket, int64(0)
 	refuses := func(subject string) {
-		r.t.Helper()
+		r.TB.Helper()
 		tried++
-		r.wait(role+" to be denied "+subject, func() bool { return denied.Load() == tried })
+		r.WaitFor(role+" to be denied "+subject, func() bool { return denied.Load() == tried })
 	}
 	if _, err := nc.SubscribeSync("$O.>"); err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	refuses("$O.>")
 	for subject, body := range map[string]string{

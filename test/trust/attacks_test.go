@@ -86,7 +86,7 @@ func TestDeniedSubjects(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.publish(nc, subject, nc.NewInbox(), header(subject), data)
-			r.wait(role+" to be denied "+subject, func() bool { return denied.Load() == int64(i+1) })
+			r.WaitFor(role+" to be denied "+subject, func() bool { return denied.Load() == int64(i+1) })
 		}
 		nc.Close()
 	}
@@ -221,19 +221,19 @@ func TestForgedParkedWork(t *testing.T) {
 	if m, err := nc.Request(parked, forged, testkit.Timeout); err != nil || strings.Contains(string(m.Data), "error") {
 		t.Fatalf("%v, %v", m, err)
 	}
-	before, err := r.owner.Log().Last(r.ctx)
+	before, err := r.owner.Log().Last(r.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := r.owner.Operations().ListParked(r.ctx)
+	list, err := r.owner.Operations().ListParked(r.Ctx)
 	if err != nil || len(list.Parked) != 1 {
 		t.Fatalf("parked: %v, %v", list, err)
 	}
-	failed, err := r.owner.Operations().RetryParked(r.ctx, []uint64{list.Parked[0].GetId()})
+	failed, err := r.owner.Operations().RetryParked(r.Ctx, []uint64{list.Parked[0].GetId()})
 	if err != nil || !errors.Is(failed[0], client.ErrInvalid) {
 		t.Errorf("retried: %v, %v", failed, err)
 	}
-	if last, err := r.owner.Log().Last(r.ctx); err != nil || last != before {
+	if last, err := r.owner.Log().Last(r.Ctx); err != nil || last != before {
 		t.Errorf("the log ends at %d, and did at %d: %v", last, before, err)
 	}
 }
@@ -265,7 +265,7 @@ func TestHintsOfTheFuture(t *testing.T) {
 	for range 16 {
 		r.publish(nc, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), "", nil, hint)
 	}
-	if err := nc.FlushWithContext(r.ctx); err != nil {
+	if err := nc.FlushWithContext(r.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	r.cascades()
@@ -280,7 +280,7 @@ func TestAbandonedVerification(t *testing.T) {
 		if err := sub.Unsubscribe(); err != nil {
 			t.Fatal(err)
 		}
-		if v, err := r.owner.Operations().Verify(r.ctx); err != nil || v.GetDifference() != "" {
+		if v, err := r.owner.Operations().Verify(r.Ctx); err != nil || v.GetDifference() != "" {
 			t.Errorf("verification: %v, %v", v, err)
 		}
 	}

@@ -28,8 +28,8 @@ type attempt struct {
 // attempts are the requests that a role may send, some for each pattern. They change
 // nothing but the stream that stores them: dry runs, reads, pulls, acknowledgements of progress, and requests
 // that are refused. Each gets a reply.
-func attempts(t *testing.T, role bus.Role) (list []attempt) {
-	t.Helper()
+func attempts(tb testing.TB, role bus.Role) (list []attempt) {
+	tb.Helper()
 	for _, pattern := range role.Imports() {
 		if pattern == "$JS.API.INFO" {
 			continue // not among the user's permissions
@@ -53,7 +53,7 @@ func attempts(t *testing.T, role bus.Role) (list []attempt) {
 			if strings.Contains(pattern, ".parked.") {
 				stored.stores = bus.ParkedStream(bus.DefaultRealm)
 			}
-			stored.data = storedBody(t, a.subject)
+			stored.data = storedBody(tb, a.subject)
 			list = append(list, refused, stored)
 		case strings.HasPrefix(a.subject, "$JS.ACK."):
 			add("+WPI")
@@ -66,7 +66,7 @@ func attempts(t *testing.T, role bus.Role) (list []attempt) {
 		case name != "":
 			data, err := rpc.Encode(body(a.subject))
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			add(string(data))
 		default:
@@ -77,15 +77,15 @@ func attempts(t *testing.T, role bus.Role) (list []attempt) {
 }
 
 // storedBody is a message as a role publishes it to a stream.
-func storedBody(t *testing.T, subject string) []byte {
-	t.Helper()
+func storedBody(tb testing.TB, subject string) []byte {
+	tb.Helper()
 	var m proto.Message = &coppicev1.DirtyChunk{Groups: []*coppicev1.DependentsOf{}}
 	if of, ok := bus.Unparked(bus.DefaultRealm, subject); ok {
 		m = &coppicev1.Parked{Subject: of, Message: []byte("x"), Error: "failed", Attempts: 1, By: "x"}
 	}
 	data, err := proto.Marshal(m)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return data
 }

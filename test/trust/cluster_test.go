@@ -1,7 +1,6 @@
 package trust_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -54,8 +54,8 @@ func startCluster(t *testing.T) *realm {
 		})
 		servers = append(servers, s)
 	}
-	r := &realm{t: t, ctx: testkit.Context(t)}
-	r.wait("the servers to elect a leader", func() bool {
+	r := &realm{Stack: &stack.Stack{TB: t, Ctx: testkit.Context(t)}}
+	r.WaitFor("the servers to elect a leader", func() bool {
 		for _, s := range servers {
 			if s.JetStreamIsLeader() {
 				return s.NumRoutes() > 0
@@ -76,16 +76,8 @@ func startCluster(t *testing.T) *realm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- g.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	r.wait("the graph service to write", func() bool { return g.Writing() && g.Ready() == nil })
+	testkit.Run(t, g.Run)
+	r.WaitFor("the graph service to write", func() bool { return g.Writing() && g.Ready() == nil })
 	r.populate()
 	return r
 }

@@ -62,7 +62,7 @@ type share struct {
 // exhaust checks that an actor can have its share and no more. A reply lasts for life. It returns
 // false, and has checked nothing, if a reply has ended too early.
 func (c share) exhaust(r *realm, life time.Duration) bool {
-	t := r.t
+	t := r.TB
 	t.Helper()
 	greedy, other := r.conn(c.greedy), r.conn(c.other)
 	subject := func(actor string, i int) string {
@@ -105,7 +105,7 @@ func (c share) exhaust(r *realm, life time.Duration) bool {
 			t.Fatal(err)
 		}
 	}
-	r.wait("the share to be free again", func() bool {
+	r.WaitFor("the share to be free again", func() bool {
 		m, sub := r.ask(greedy, subject(c.greedy, 0), c.request)
 		_ = sub.Unsubscribe()
 		return refusal(t, c.verb, m) == ""
@@ -114,8 +114,8 @@ func (c share) exhaust(r *realm, life time.Duration) bool {
 }
 
 // refusal is the reason and the message of a refusal, empty for another reply. Watches are refused by their first batch.
-func refusal(t *testing.T, verb string, m *nats.Msg) string {
-	t.Helper()
+func refusal(tb testing.TB, verb string, m *nats.Msg) string {
+	tb.Helper()
 	if why := m.Header.Get(micro.ErrorHeader); why != "" {
 		return m.Header.Get(bus.HeaderReason) + ": " + why
 	}
@@ -124,7 +124,7 @@ func refusal(t *testing.T, verb string, m *nats.Msg) string {
 	}
 	var b coppicev1.WatchBatch
 	if err := proto.Unmarshal(m.Data, &b); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if b.GetError() == nil {
 		return ""
@@ -139,13 +139,13 @@ func TestStreamsGoOn(t *testing.T) {
 	const life = 100 * time.Millisecond
 	r := startWith(t, allinone.Config{Auth: true, Graph: func(c *graph.Config) { c.ReplyTime = life }})
 	reader := client.New(r.conn(bus.RoleReader), client.WithActor(bus.RoleReader))
-	ctx, stop := context.WithCancel(r.ctx)
+	ctx, stop := context.WithCancel(r.Ctx)
 	watched, read := make(chan string, 1000), make(chan string, 1000)
 	begun := make(chan struct{})
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	last, err := reader.Log().Last(r.ctx)
+	last, err := reader.Log().Last(r.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,15 +174,15 @@ func TestStreamsGoOn(t *testing.T) {
 			}
 		}
 	})
-	testkit.Receive(t, r.ctx, "the watch to begin", begun)
+	testkit.Receive(t, r.Ctx, "the watch to begin", begun)
 	for i, since := 0, time.Now(); time.Since(since) < 10*life; i++ {
 		name := fmt.Sprint("s", i)
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
-		if _, err := r.owner.Resource(secrets, "shop").Create(r.ctx, o); err != nil {
+		if _, err := r.owner.Resource(secrets, "shop").Create(r.Ctx, o); err != nil {
 			t.Fatal(err)
 		}
 		for what, from := range map[string]<-chan string{"the watch": watched, "the log": read} {
-			if got := testkit.Receive(t, r.ctx, what+" to deliver "+name, from); got != name {
+			if got := testkit.Receive(t, r.Ctx, what+" to deliver "+name, from); got != name {
 				t.Fatalf("%s delivers %s, want %s", what, got, name)
 			}
 		}
@@ -192,20 +192,20 @@ func TestStreamsGoOn(t *testing.T) {
 // ask sends a request and returns the first message of the reply. The subscription
 // to the others ends with the connection.
 func (r *realm) ask(nc *nats.Conn, subject string, request proto.Message) (*nats.Msg, *nats.Subscription) {
-	r.t.Helper()
+	r.TB.Helper()
 	data, err := rpc.Encode(request)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	r.publish(nc, subject, inbox, header(subject), data)
 	m, err := sub.NextMsg(testkit.Timeout)
 	if err != nil {
-		r.t.Fatalf("%s: %v", subject, err)
+		r.TB.Fatalf("%s: %v", subject, err)
 	}
 	return m, sub
 }

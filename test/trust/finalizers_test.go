@@ -28,14 +28,14 @@ func TestFinalizersOfOthers(t *testing.T) {
 	writes := map[string]func(client.ResourceClient, *client.Object, *client.Reply) (*client.Object, error){
 		"update": func(c client.ResourceClient, o *client.Object, reply *client.Reply) (*client.Object, error) {
 			o.Metadata.Finalizers = nil
-			return c.Update(r.ctx, o, client.ReplyInto(reply))
+			return c.Update(r.Ctx, o, client.ReplyInto(reply))
 		},
 		"patch": func(c client.ResourceClient, o *client.Object, reply *client.Reply) (*client.Object, error) {
-			return c.Patch(r.ctx, o.GetMetadata().GetName(), []byte(`{"metadata":{"finalizers":null}}`), client.ReplyInto(reply))
+			return c.Patch(r.Ctx, o.GetMetadata().GetName(), []byte(`{"metadata":{"finalizers":null}}`), client.ReplyInto(reply))
 		},
 		"apply": func(c client.ResourceClient, o *client.Object, reply *client.Reply) (*client.Object, error) {
 			o.Metadata.Finalizers = []string{"example.com/new"}
-			return c.Apply(r.ctx, o, client.ReplyInto(reply))
+			return c.Apply(r.Ctx, o, client.ReplyInto(reply))
 		},
 	}
 	for actor, keeps := range map[string][]string{
@@ -44,7 +44,7 @@ func TestFinalizersOfOthers(t *testing.T) {
 		c := client.New(r.conn(actor), client.WithActor(actor)).Resource(secrets, "shop")
 		for verb, write := range writes {
 			name := fmt.Sprintf("%s-%s", actor, verb)
-			o, err := c.Apply(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{own, other}}})
+			o, err := c.Apply(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{own, other}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestFinalizersOfOthers(t *testing.T) {
 			if o, err = write(c, o, &reply); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			stored, err := c.Get(r.ctx, name)
+			stored, err := c.Get(r.Ctx, name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,27 +84,27 @@ func TestDocumentedController(t *testing.T) {
 	r := startWith(t, allinone.Config{Auth: true, Roles: added()})
 	for actor, removes := range map[string]bool{controller.Name: true, bus.RoleApplication: false} {
 		c := client.New(r.conn(actor), client.WithActor(actor)).Resource(secrets, "shop")
-		if _, err := c.Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: actor}}); err != nil {
+		if _, err := c.Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: actor}}); err != nil {
 			t.Fatal(err)
 		}
 		files := map[string]bool{}
 		reconcile := func() error {
-			o, err := c.Get(r.ctx, actor)
+			o, err := c.Get(r.Ctx, actor)
 			if err == nil {
-				err = reconcileFiles(r.ctx, c, o, func(uid string) error { files[uid] = true; return nil }, func(uid string) error { delete(files, uid); return nil })
+				err = reconcileFiles(r.Ctx, c, o, func(uid string) error { files[uid] = true; return nil }, func(uid string) error { delete(files, uid); return nil })
 			}
 			return err
 		}
 		if err := reconcile(); err != nil || len(files) != 1 {
 			t.Fatalf("%s: %v, the files are %v, want those of one object", actor, err, files)
 		}
-		if _, err := c.Delete(r.ctx, actor); err != nil {
+		if _, err := c.Delete(r.Ctx, actor); err != nil {
 			t.Fatal(err)
 		}
 		if err := reconcile(); errors.Is(err, client.ErrForbidden) == removes || removes && err != nil {
 			t.Errorf("%s: %v; want that it may remove the finalizer: %v", actor, err, removes)
 		}
-		if _, err := c.Get(r.ctx, actor); errors.Is(err, client.ErrNotFound) != removes || len(files) != 0 {
+		if _, err := c.Get(r.Ctx, actor); errors.Is(err, client.ErrNotFound) != removes || len(files) != 0 {
 			t.Errorf("%s: the object: %v; want it removed: %v; the files are %v", actor, err, removes, files)
 		}
 	}
@@ -141,13 +141,13 @@ func TestRemovalMeetsAnotherWrite(t *testing.T) {
 	others := r.conn(bus.RoleApplication)
 	for _, versioned := range []bool{true, false} {
 		name := fmt.Sprint("versioned-", versioned)
-		before := &beforeRemoval{server: r.stack.Server(), do: func() error {
+		before := &beforeRemoval{server: r.Services.Server(), do: func() error {
 			// not by package client: the connection that waits in Write holds a lock of its own
 			m := nats.NewMsg(bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleApplication, Verb: bus.VerbPatch, Plural: secrets.Plural, Namespace: "shop"}.Subject())
 			m.Header.Set("Content-Type", bus.ContentJSON)
 			m.Header.Set(bus.HeaderRequest, bus.VerbPatch)
 			m.Data = fmt.Appendf(nil, `{"protocol": 1, "patches": [{"name": %q, "patch": {"metadata":{"labels":{"relies":"on-it"}}}}]}`, name)
-			reply, err := others.RequestMsgWithContext(r.ctx, m)
+			reply, err := others.RequestMsgWithContext(r.Ctx, m)
 			if err == nil && reply.Header.Get(bus.HeaderReason) != "" {
 				err = fmt.Errorf("%v %s", reply.Header, reply.Data)
 			}
@@ -159,18 +159,18 @@ func TestRemovalMeetsAnotherWrite(t *testing.T) {
 		}
 		t.Cleanup(nc.Close)
 		c := client.New(nc, client.WithActor(bus.RoleOperator)).Resource(secrets, "shop")
-		o, err := c.Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{held}}})
+		o, err := c.Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{held}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if o.Metadata.Finalizers = nil; !versioned {
 			o.Metadata.ResourceVersion = 0
 		}
-		_, err = c.Update(r.ctx, o)
+		_, err = c.Update(r.Ctx, o)
 		if errors.Is(err, client.ErrConflict) != versioned || !versioned && err != nil || before.failed != nil {
 			t.Errorf("%s: the update: %v; the other write: %v", name, err, before.failed)
 		}
-		stored, err := c.Get(r.ctx, name)
+		stored, err := c.Get(r.Ctx, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,15 +213,15 @@ func TestFinalizersOfRepeatedWrites(t *testing.T) {
 	write := func(finalizers string) *coppicev1.Object {
 		return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "twice", Finalizers: strings.Fields(finalizers)}}
 	}
-	if _, err := c.Create(r.ctx, write("x.com/a x.com/b")); err != nil {
+	if _, err := c.Create(r.Ctx, write("x.com/a x.com/b")); err != nil {
 		t.Fatal(err)
 	}
 	for _, batch := range [][2]string{{"", "x.com/a"}, {"x.com/a", ""}, {"", "x.com/b x.com/a"}} {
-		results, err := c.UpdateBatch(r.ctx, []*client.Object{write(batch[0]), write(batch[1])})
+		results, err := c.UpdateBatch(r.Ctx, []*client.Object{write(batch[0]), write(batch[1])})
 		if err != nil || results[0].Err != nil || results[1].Err != nil {
 			t.Fatalf("%q: %v, %v", batch, err, results)
 		}
-		stored, err := c.Get(r.ctx, "twice")
+		stored, err := c.Get(r.Ctx, "twice")
 		if err != nil {
 			t.Fatal(err)
 		}

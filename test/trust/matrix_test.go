@@ -47,31 +47,31 @@ func TestMatrixInCluster(t *testing.T) {
 
 // matrix has each of the roles try everything.
 func (r *realm) matrix(roles ...bus.Role) {
-	r.t.Helper()
+	r.TB.Helper()
 	admin := r.conn(bus.RoleAdmin)
 	js, err := jetstream.New(admin)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	r.maintain(admin)
 	r.called(js)
-	archive, err := natsstore.Create(r.ctx, js, archiveBucket, 1)
+	archive, err := natsstore.Create(r.Ctx, js, archiveBucket, 1)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
-	if err := archive.Put(r.ctx, "x", strings.NewReader("entry"), 5); err != nil {
-		r.t.Fatal(err)
+	if err := archive.Put(r.Ctx, "x", strings.NewReader("entry"), 5); err != nil {
+		r.TB.Fatal(err)
 	}
 	before := r.settled(js)
 	to := targets()
 	for _, role := range roles {
 		nc := r.conn(role.Name)
-		tried := attempts(r.t, role)
+		tried := attempts(r.TB, role)
 		if len(tried) == 0 {
-			r.t.Errorf("%s may make no request", role.Name)
+			r.TB.Errorf("%s may make no request", role.Name)
 		}
 		unchanged := func(by, but string) {
-			r.t.Helper()
+			r.TB.Helper()
 			if fmt.Sprint(r.world(js)) == fmt.Sprint(before) {
 				return
 			}
@@ -80,7 +80,7 @@ func (r *realm) matrix(roles ...bus.Role) {
 				before.streams[but] = after.streams[but]
 			}
 			if fmt.Sprint(after) != fmt.Sprint(before) {
-				r.t.Errorf("%s %s: now %v, was %v", role.Name, by, after, before)
+				r.TB.Errorf("%s %s: now %v, was %v", role.Name, by, after, before)
 				before = after
 			}
 		}
@@ -94,7 +94,7 @@ func (r *realm) matrix(roles ...bus.Role) {
 		inbox := nc.NewInbox() // of what would be answered
 		answers, err := nc.SubscribeSync(inbox)
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		for _, reply := range to {
 			for _, a := range deliveries(reply) {
@@ -108,7 +108,7 @@ func (r *realm) matrix(roles ...bus.Role) {
 		}
 		unchanged("has messages delivered", "")
 		if n, _, err := answers.Pending(); n != 0 || err != nil {
-			r.t.Errorf("%s: %d requests to have messages delivered are answered: %v", role.Name, n, err)
+			r.TB.Errorf("%s: %d requests to have messages delivered are answered: %v", role.Name, n, err)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestMatrixNotices(t *testing.T) {
 	parked := bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1)
 	tried := slices.DeleteFunc(deliveries(parked), func(a attempt) bool { return !strings.Contains(a.subject, bus.LogStream(bus.DefaultRealm)) })
 	// A commit has headers by which no other stream stores it, so the first of these requests reads another message.
-	stored, err := js.Publish(r.ctx, parked, []byte("x"))
+	stored, err := js.Publish(r.Ctx, parked, []byte("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,13 +172,13 @@ func TestMatrixNotices(t *testing.T) {
 			reply = "$JS.API.STREAM.LEADER.STEPDOWN." + bus.LogStream(bus.DefaultRealm)
 		}
 		r.publish(nc, a.subject, reply, nil, a.data)
-		r.wait(a.subject+" to have an effect", func() bool { return fmt.Sprint(r.world(js)) != fmt.Sprint(before) })
+		r.WaitFor(a.subject+" to have an effect", func() bool { return fmt.Sprint(r.world(js)) != fmt.Sprint(before) })
 		r.undelivered(js, bus.LogStream(bus.DefaultRealm))
-		stream, err := js.Stream(r.ctx, bus.ParkedStream(bus.DefaultRealm))
+		stream, err := js.Stream(r.Ctx, bus.ParkedStream(bus.DefaultRealm))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Purge(r.ctx); err != nil {
+		if err := stream.Purge(r.Ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,22 +187,22 @@ func TestMatrixNotices(t *testing.T) {
 // undelivered deletes the consumers of a stream that have a deliver subject: the NATS server would
 // delete them some seconds later, and that is a change of the state, too.
 func (r *realm) undelivered(js jetstream.JetStream, stream string) {
-	r.t.Helper()
-	s, err := js.Stream(r.ctx, stream)
+	r.TB.Helper()
+	s, err := js.Stream(r.Ctx, stream)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
-	list := s.ListConsumers(r.ctx)
+	list := s.ListConsumers(r.Ctx)
 	for info := range list.Info() {
 		if info.Config.DeliverSubject == "" {
 			continue
 		}
-		if err := js.DeleteConsumer(r.ctx, stream, info.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			r.t.Fatal(err)
+		if err := js.DeleteConsumer(r.Ctx, stream, info.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			r.TB.Fatal(err)
 		}
 	}
 	if err := list.Err(); err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 }
 
@@ -210,17 +210,17 @@ func (r *realm) undelivered(js jetstream.JetStream, stream string) {
 // acknowledged, so that the test detects a reply that acknowledges one. They are
 // delivered again at once.
 func (r *realm) called(js jetstream.JetStream) {
-	r.t.Helper()
+	r.TB.Helper()
 	pods := client.Resource{Plural: bus.ExampleAgent}
 	for of, o := range map[client.Resource]*coppicev1.Object{
 		secrets: {Metadata: &coppicev1.ObjectMeta{Name: "called", Finalizers: []string{bus.ExampleFinalizer, controllerFinalizer}}},
 		pods:    {Metadata: &coppicev1.ObjectMeta{Name: "called"}, Spec: []byte(`{"nodeName":"n"}`)},
 	} {
-		if _, err := r.owner.Resource(of, "calls").Create(r.ctx, o); err != nil {
-			r.t.Fatal(err)
+		if _, err := r.owner.Resource(of, "calls").Create(r.Ctx, o); err != nil {
+			r.TB.Fatal(err)
 		}
-		if _, err := r.owner.Resource(of, "calls").Delete(r.ctx, "called", client.GracePeriod(100*time.Hour)); err != nil {
-			r.t.Fatal(err)
+		if _, err := r.owner.Resource(of, "calls").Delete(r.Ctx, "called", client.GracePeriod(100*time.Hour)); err != nil {
+			r.TB.Fatal(err)
 		}
 	}
 	r.notified(js)
@@ -230,17 +230,17 @@ func (r *realm) called(js jetstream.JetStream) {
 		bus.FinalizerDurable(controllerFinalizer):  bus.FinalizeFilter(bus.DefaultRealm, controllerFinalizer),
 		bus.AgentDurable("", bus.ExampleAgent):     bus.TerminateFilter(bus.DefaultRealm, "", bus.ExampleAgent),
 	} {
-		c, err := js.CreateConsumer(r.ctx, stream, jetstream.ConsumerConfig{
+		c, err := js.CreateConsumer(r.Ctx, stream, jetstream.ConsumerConfig{
 			Durable: durable, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Millisecond,
 		})
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		// In a cluster, the consumer's leader may not have subscribed yet, or this server may not know of it.
-		r.wait("a call for "+durable, func() bool {
+		r.WaitFor("a call for "+durable, func() bool {
 			_, err := c.Next(jetstream.FetchMaxWait(testkit.Timeout / 2))
 			if err != nil && !errors.Is(err, nats.ErrNoResponders) {
-				r.t.Fatalf("%s: %v", durable, err)
+				r.TB.Fatalf("%s: %v", durable, err)
 			}
 			return err == nil
 		})
@@ -252,28 +252,28 @@ var noticed = struct{ Plural, Namespace, Name, Policy string }{secrets.Plural, "
 
 // notified has a program called about a notice.
 func (r *realm) notified(js jetstream.JetStream) {
-	r.t.Helper()
-	object, err := r.owner.Resource(secrets, noticed.Namespace).Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: noticed.Name}})
+	r.TB.Helper()
+	object, err := r.owner.Resource(secrets, noticed.Namespace).Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: noticed.Name}})
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
-	_, err = r.owner.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Create(r.ctx, &coppicev1.Object{
+	_, err = r.owner.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Create(r.Ctx, &coppicev1.Object{
 		Metadata: &coppicev1.ObjectMeta{Name: noticed.Policy},
 		Spec:     fmt.Appendf(nil, `{"kind":"Secret","condition":"object.metadata.name == '%s'","notice":"100h","call":"example.com/keeper"}`, noticed.Name),
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
-	c, err := js.CreateConsumer(r.ctx, bus.FinalizeStream(bus.DefaultRealm), bus.ExpiryConsumer(bus.DefaultRealm, "example.com/keeper"))
+	c, err := js.CreateConsumer(r.Ctx, bus.FinalizeStream(bus.DefaultRealm), bus.ExpiryConsumer(bus.DefaultRealm, "example.com/keeper"))
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	examine := bus.InternalSubject(bus.DefaultRealm, bus.OpExamine)
 	scanner := r.conn(bus.RoleScanner)
-	r.wait("a call about a notice", func() bool {
+	r.WaitFor("a call about a notice", func() bool {
 		data, err := rpc.Encode(&coppicev1.ExamineRequest{Policy: noticed.Policy, Now: time.Now().UnixMicro(), Limit: 1000})
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		if _, err := scanner.RequestMsg(&nats.Msg{Subject: examine, Header: header(examine), Data: data}, testkit.Timeout); err != nil {
 			return false
@@ -283,8 +283,8 @@ func (r *realm) notified(js jetstream.JetStream) {
 	})
 	// The warning is published after the notice was committed.
 	warning := bus.Warning{Realm: bus.DefaultRealm, Plural: secrets.Plural, Namespace: noticed.Namespace, UID: object.GetMetadata().GetUid(), Reason: "ExpiryNotice"}
-	r.wait("the warning of the notice", func() bool {
-		ctx, cancel := testkit.Attempt(r.ctx)
+	r.WaitFor("the warning of the notice", func() bool {
+		ctx, cancel := testkit.Attempt(r.Ctx)
 		defer cancel()
 		s, err := js.Stream(ctx, bus.WarningStream(bus.DefaultRealm))
 		if err == nil {
@@ -325,12 +325,12 @@ func (m *maintained) list() []string {
 // maintain watches for requests to move leaders, streams and servers. The server says so of each
 // request to JetStream that it answers.
 func (r *realm) maintain(nc *nats.Conn) {
-	r.t.Helper()
+	r.TB.Helper()
 	r.maintained = &maintained{}
 	_, err := nc.Subscribe(server.JSAuditAdvisory, func(m *nats.Msg) {
 		var audit server.JSAPIAudit
 		if err := json.Unmarshal(m.Data, &audit); err != nil {
-			r.t.Error(err)
+			r.TB.Error(err)
 			return
 		}
 		for _, of := range []string{"STEPDOWN", "PEER", "EVACUATE", "MOVE", "CANCEL_MOVE", "META", "SERVER", "ACCOUNT", "RESET", "UNPIN"} {
@@ -341,20 +341,20 @@ func (r *realm) maintain(nc *nats.Conn) {
 		}
 	})
 	if err == nil {
-		err = nc.FlushWithContext(r.ctx)
+		err = nc.FlushWithContext(r.Ctx)
 	}
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 }
 
 func (r *realm) world(js jetstream.JetStream) (w world) {
-	r.t.Helper()
+	r.TB.Helper()
 	limit := 10 * time.Second
-	r.wait("the state of the realm", func() bool {
+	r.WaitFor("the state of the realm", func() bool {
 		// A request that is lost in an election of a leader gets no reply.
 		limit *= 2
-		ctx, cancel := context.WithTimeout(r.ctx, limit)
+		ctx, cancel := context.WithTimeout(r.Ctx, limit)
 		defer cancel()
 		var err error
 		w, err = r.look(ctx, js)
@@ -366,8 +366,8 @@ func (r *realm) world(js jetstream.JetStream) (w world) {
 // settled returns the state that two readings agree on: NATS leaves out of a list what does not
 // reply in time.
 func (r *realm) settled(js jetstream.JetStream) (w world) {
-	r.t.Helper()
-	r.wait("two equal readings of the state of the realm", func() bool {
+	r.TB.Helper()
+	r.WaitFor("two equal readings of the state of the realm", func() bool {
 		before := w
 		w = r.world(js)
 		return fmt.Sprint(w) == fmt.Sprint(before)
@@ -377,7 +377,7 @@ func (r *realm) settled(js jetstream.JetStream) (w world) {
 
 // look is one attempt of world.
 func (r *realm) look(ctx context.Context, js jetstream.JetStream) (world, error) {
-	r.t.Helper()
+	r.TB.Helper()
 	w := world{streams: map[string]string{}, objects: len(r.objects(secrets, markers)), lease: r.lease(js), maintained: r.maintained.list()}
 	list := js.ListStreams(ctx)
 	for info := range list.Info() {
@@ -415,11 +415,11 @@ func consumersOf(ctx context.Context, js jetstream.JetStream, stream string) ([]
 // fence waits for the replies to two further requests, one after the other: then the
 // effects of all earlier replies have happened.
 func (r *realm) fence(nc *nats.Conn, a attempt) {
-	r.t.Helper()
+	r.TB.Helper()
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	for range 2 {
@@ -427,10 +427,10 @@ func (r *realm) fence(nc *nats.Conn, a attempt) {
 		// "No responders" is a reply too.
 		m, err := sub.NextMsg(testkit.Timeout)
 		if err != nil && (!errors.Is(err, nats.ErrNoResponders) || a.answer != "") {
-			r.t.Fatalf("%s: %v", a.subject, err)
+			r.TB.Fatalf("%s: %v", a.subject, err)
 		}
 		if err == nil && !strings.Contains(string(m.Data), a.answer) {
-			r.t.Fatalf("%s: the reply %q does not contain %s", a.subject, m.Data, a.answer)
+			r.TB.Fatalf("%s: the reply %q does not contain %s", a.subject, m.Data, a.answer)
 		}
 	}
 }

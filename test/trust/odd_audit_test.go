@@ -28,13 +28,13 @@ const (
 // mark creates the markers: owners and dependents, one that waits for a finalizer,
 // and one that waits for its dependent.
 func (r *realm) mark() []*coppicev1.Object {
-	r.t.Helper()
+	r.TB.Helper()
 	create := func(name string, finalizers []string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
-		r.t.Helper()
+		r.TB.Helper()
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: finalizers, OwnerReferences: owners}}
-		created, err := r.owner.Resource(secrets, markers).Create(r.ctx, o)
+		created, err := r.owner.Resource(secrets, markers).Create(r.Ctx, o)
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		return created
 	}
@@ -44,12 +44,12 @@ func (r *realm) mark() []*coppicev1.Object {
 	waiting := create("waiting", nil)
 	create("waited-for", []string{guard}, client.NewOwnerReference(waiting, client.WithBlockOwnerDeletion(true)))
 	for name, policy := range map[string]client.PropagationPolicy{"guarded": client.Background, "waiting": client.Foreground} {
-		if _, err := r.owner.Resource(secrets, markers).Delete(r.ctx, name, policy); err != nil {
-			r.t.Fatal(err)
+		if _, err := r.owner.Resource(secrets, markers).Delete(r.Ctx, name, policy); err != nil {
+			r.TB.Fatal(err)
 		}
 	}
-	r.wait("the dependent to be deleted", func() bool {
-		o, err := r.owner.Resource(secrets, markers).Get(r.ctx, "waited-for")
+	r.WaitFor("the dependent to be deleted", func() bool {
+		o, err := r.owner.Resource(secrets, markers).Get(r.Ctx, "waited-for")
 		return err == nil && o.GetMetadata().GetDeletionTimestamp() != nil
 	})
 	return r.objects(secrets, markers)
@@ -58,7 +58,7 @@ func (r *realm) mark() []*coppicev1.Object {
 // victims creates objects that odd requests may change: without them, few requests have an effect.
 // Some have finalizers of controllers, one that only an operator removes among them.
 func (r *realm) victims() {
-	r.t.Helper()
+	r.TB.Helper()
 	for _, of := range []client.Resource{secrets, {Plural: "configmaps"}, {Plural: "pods"}} {
 		for _, name := range texts["name"] {
 			o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
@@ -66,8 +66,8 @@ func (r *realm) victims() {
 				o.Metadata.Labels = map[string]string{"app": "web"}
 				o.Metadata.Finalizers = []string{bus.ExampleFinalizer, controllerFinalizer, guard}
 			}
-			if _, err := r.owner.Resource(of, "odd").Create(r.ctx, o); err != nil {
-				r.t.Fatal(err)
+			if _, err := r.owner.Resource(of, "odd").Create(r.Ctx, o); err != nil {
+				r.TB.Fatal(err)
 			}
 		}
 	}
@@ -75,11 +75,11 @@ func (r *realm) victims() {
 
 // objects are those of a resource in a namespace.
 func (r *realm) objects(of client.Resource, namespace string) []*coppicev1.Object {
-	r.t.Helper()
+	r.TB.Helper()
 	var list []*coppicev1.Object
-	for o, err := range r.owner.Resource(of, namespace).List(r.ctx) {
+	for o, err := range r.owner.Resource(of, namespace).List(r.Ctx) {
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		list = append(list, o)
 	}
@@ -98,15 +98,15 @@ type audit struct {
 }
 
 func newAudit(r *realm) *audit {
-	r.t.Helper()
+	r.TB.Helper()
 	js, err := jetstream.New(r.conn(bus.RoleAdmin))
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	a := &audit{r: r, js: js, markers: r.mark(), by: map[string]int{}}
-	last, err := r.owner.Log().Last(r.ctx)
+	last, err := r.owner.Log().Last(r.Ctx)
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	a.next = last + 1
 	a.streams = a.configurations()
@@ -115,29 +115,29 @@ func newAudit(r *realm) *audit {
 
 // configurations are those of all streams and leases, and the consumers of services.
 func (a *audit) configurations() map[string]string {
-	a.r.t.Helper()
+	a.r.TB.Helper()
 	m := map[string]string{}
-	list := a.js.ListStreams(a.r.ctx)
+	list := a.js.ListStreams(a.r.Ctx)
 	for info := range list.Info() {
 		config, err := json.Marshal(info.Config)
 		if err != nil {
-			a.r.t.Fatal(err)
+			a.r.TB.Fatal(err)
 		}
 		m[info.Config.Name] = string(config)
 	}
 	if err := list.Err(); err != nil {
-		a.r.t.Fatal(err)
+		a.r.TB.Fatal(err)
 	}
-	stream, err := a.js.Stream(a.r.ctx, bus.WorkStream(bus.DefaultRealm))
+	stream, err := a.js.Stream(a.r.Ctx, bus.WorkStream(bus.DefaultRealm))
 	if err != nil {
-		a.r.t.Fatal(err)
+		a.r.TB.Fatal(err)
 	}
-	consumers := stream.ListConsumers(a.r.ctx)
+	consumers := stream.ListConsumers(a.r.Ctx)
 	for info := range consumers.Info() {
 		m["consumer "+info.Name] = fmt.Sprintf("filter %s, paused %t", info.Config.FilterSubject, info.Paused)
 	}
 	if err := consumers.Err(); err != nil {
-		a.r.t.Fatal(err)
+		a.r.TB.Fatal(err)
 	}
 	m["lease"] = a.r.lease(a.js)
 	return m
@@ -145,12 +145,12 @@ func (a *audit) configurations() map[string]string {
 
 // lease is the process that holds the writer's lease.
 func (r *realm) lease(js jetstream.JetStream) (value string) {
-	r.t.Helper()
+	r.TB.Helper()
 	limit := 10 * time.Second
-	r.wait("the lease", func() bool {
+	r.WaitFor("the lease", func() bool {
 		// A request that is lost in an election of a leader gets no reply.
 		limit *= 2
-		ctx, cancel := context.WithTimeout(r.ctx, limit)
+		ctx, cancel := context.WithTimeout(r.Ctx, limit)
 		defer cancel()
 		kv, err := js.KeyValue(ctx, bus.WriterBucket)
 		if err != nil {
@@ -167,15 +167,15 @@ func (r *realm) lease(js jetstream.JetStream) (value string) {
 
 // check reports changes since the last check that these roles may not cause.
 func (a *audit) check(senders ...string) (violations []string) {
-	a.r.t.Helper()
+	a.r.TB.Helper()
 	bad := func(format string, args ...any) {
 		if len(violations) < 20 {
 			violations = append(violations, fmt.Sprintf(format, args...))
 		}
 	}
-	for c, err := range a.r.owner.Log().Read(a.r.ctx, client.FromSequence(a.next)) {
+	for c, err := range a.r.owner.Log().Read(a.r.Ctx, client.FromSequence(a.next)) {
 		if err != nil {
-			a.r.t.Fatal(err)
+			a.r.TB.Fatal(err)
 		}
 		a.next = c.Sequence + 1
 		for _, command := range c.GetCommands() {

@@ -74,8 +74,8 @@ func TestOddRequests(t *testing.T) {
 	}
 	f.phase(*oddRequests/2, f.roles...)
 
-	r.wait("the services to be ready still", func() bool { return r.stack.Ready() == nil })
-	v, err := r.owner.Operations().Verify(r.ctx)
+	r.WaitFor("the services to be ready still", func() bool { return r.Services.Ready() == nil })
+	v, err := r.owner.Operations().Verify(r.Ctx)
 	if err != nil || v.GetDifference() != "" {
 		t.Errorf("verification: %v, %v", v, err)
 	}
@@ -135,7 +135,7 @@ func (f *fuzz) phase(count int, roles ...bus.Role) {
 	var senders []string
 	begun := time.Now()
 	defer func() {
-		f.r.t.Logf("%d requests of %v took %v", count, senders, time.Since(begun).Round(time.Millisecond))
+		f.r.TB.Logf("%d requests of %v took %v", count, senders, time.Since(begun).Round(time.Millisecond))
 	}()
 	for _, role := range roles {
 		senders = append(senders, role.Name)
@@ -146,17 +146,17 @@ func (f *fuzz) phase(count int, roles ...bus.Role) {
 	wg.Wait()
 	f.fence()
 	for _, v := range f.audit.check(senders...) {
-		f.r.t.Errorf("after requests of %v: %s", senders, v)
+		f.r.TB.Errorf("after requests of %v: %s", senders, v)
 	}
-	if f.r.t.Failed() {
-		f.r.t.FailNow()
+	if f.r.TB.Failed() {
+		f.r.TB.FailNow()
 	}
 }
 
 // fence waits until all earlier commands have been decided: an endpoint takes requests in
 // order, and the writer decides in that order.
 func (f *fuzz) fence() {
-	f.r.t.Helper()
+	f.r.TB.Helper()
 	for _, verb := range []string{
 		bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbApply, bus.VerbApplyAcross, bus.VerbPatch, bus.VerbImport, bus.VerbRestore, bus.VerbDelete, bus.VerbRemoveFinalizer, bus.VerbDeleteCollection,
 		bus.VerbForceFinalizer, bus.VerbProtect, bus.VerbUnprotect, bus.VerbDeleteUnreadable, bus.VerbVeto, bus.VerbReleaseBrake,
@@ -166,13 +166,13 @@ func (f *fuzz) fence() {
 			a.Finalizer = guard
 		}
 		var refused *client.Error
-		if err := rpc.Send(f.r.ctx, f.r.owner.Conn(), a.Subject(), nil, nil, &coppicev1.ObjectsReply{}); !errors.As(err, &refused) || refused.Reason != client.ErrBadRequest {
-			f.r.t.Fatalf("%s with an empty body: %v", verb, err)
+		if err := rpc.Send(f.r.Ctx, f.r.owner.Conn(), a.Subject(), nil, nil, &coppicev1.ObjectsReply{}); !errors.As(err, &refused) || refused.Reason != client.ErrBadRequest {
+			f.r.TB.Fatalf("%s with an empty body: %v", verb, err)
 		}
 	}
 	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "fence"}}
-	if _, err := f.r.owner.Resource(secrets, "odd").Create(f.r.ctx, o, client.DryRun(true)); err != nil {
-		f.r.t.Fatal(err)
+	if _, err := f.r.owner.Resource(secrets, "odd").Create(f.r.Ctx, o, client.DryRun(true)); err != nil {
+		f.r.TB.Fatal(err)
 	}
 }
 
@@ -195,7 +195,7 @@ func (f *fuzz) send(role bus.Role, from, count int, known []*coppicev1.Object) {
 			return
 		}
 	}
-	if err := nc.FlushWithContext(f.r.ctx); err != nil {
+	if err := nc.FlushWithContext(f.r.Ctx); err != nil {
 		f.fail("%s: %v", role.Name, err)
 	}
 }
@@ -289,29 +289,29 @@ func (f *fuzz) fail(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failed++; f.failed <= 20 {
-		f.r.t.Errorf(format, args...)
+		f.r.TB.Errorf(format, args...)
 	}
 }
 
 // cascades has an application delete an owner, in the foreground, and waits until it
 // and its dependents are gone.
 func (r *realm) cascades() {
-	r.t.Helper()
+	r.TB.Helper()
 	objects := client.New(r.conn(bus.RoleApplication), client.WithActor(bus.RoleApplication)).Resource(client.Resource{Plural: "configmaps"}, "afterwards")
-	owner, err := objects.Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
+	owner, err := objects.Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 	for i := range 20 {
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("d", i), OwnerReferences: []*coppicev1.OwnerReference{client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true))}}}
-		if _, err := objects.Create(r.ctx, o); err != nil {
-			r.t.Fatal(err)
+		if _, err := objects.Create(r.Ctx, o); err != nil {
+			r.TB.Fatal(err)
 		}
 	}
-	if _, err := objects.Delete(r.ctx, "owner", client.Foreground); err != nil {
-		r.t.Fatal(err)
+	if _, err := objects.Delete(r.Ctx, "owner", client.Foreground); err != nil {
+		r.TB.Fatal(err)
 	}
-	r.wait("the cascade", func() bool { return len(r.objects(client.Resource{Plural: "configmaps"}, "afterwards")) == 0 })
+	r.WaitFor("the cascade", func() bool { return len(r.objects(client.Resource{Plural: "configmaps"}, "afterwards")) == 0 })
 }
 
 // failureLog keeps the errors that services log, lost connections and lost leases.

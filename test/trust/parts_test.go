@@ -21,16 +21,16 @@ func TestParts(t *testing.T) {
 	r := startWith(t, allinone.Config{Auth: true})
 	policies, pods := client.Resource{Group: "coppice.dev", Plural: "protectionpolicies"}, client.Resource{Plural: "pods"}
 	policy := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "p"}, Spec: []byte(`{"kind":"Secret","selector":"app=none","reason":"x"}`)}
-	if _, err := r.owner.Resource(policies, "").Create(r.ctx, policy); err != nil {
+	if _, err := r.owner.Resource(policies, "").Create(r.Ctx, policy); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.owner.Resource(pods, "prod").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "p"}}); err != nil {
+	if _, err := r.owner.Resource(pods, "prod").Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "p"}}); err != nil {
 		t.Fatal(err)
 	}
 	both := []client.Deletion{{Resource: secrets, Namespace: "prod", Names: []string{"s1"}}, {Resource: policies, Names: []string{"p"}}}
 	conn := r.conn(bus.RoleApplication)
 	application := client.New(conn, client.WithActor(bus.RoleApplication))
-	p, err := application.PlanDeletions(r.ctx, both)
+	p, err := application.PlanDeletions(r.Ctx, both)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +40,11 @@ func TestParts(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		r.unharmed()
-		if _, err := r.owner.Resource(policies, "").Get(r.ctx, "p"); err != nil {
+		if _, err := r.owner.Resource(policies, "").Get(r.Ctx, "p"); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err = application.DeletePlanned(r.ctx, p.GetPlan(), both)
+	_, err = application.DeletePlanned(r.Ctx, p.GetPlan(), both)
 	refused("without the permission", err, "may not delete protectionpolicies.coppice.dev")
 
 	// The grants that the actor can get, and one that another actor got, do not replace it.
@@ -54,11 +54,11 @@ func TestParts(t *testing.T) {
 		var grant []byte
 		if verb == bus.VerbPlan {
 			var reply coppicev1.PlanReply
-			err = rpc.Send(r.ctx, c.Conn(), a.Subject(), nil, encoded(t, &coppicev1.PlanRequest{AskGrant: true}), &reply)
+			err = rpc.Send(r.Ctx, c.Conn(), a.Subject(), nil, encoded(t, &coppicev1.PlanRequest{AskGrant: true}), &reply)
 			grant = reply.GetGrant()
 		} else {
 			var reply coppicev1.ObjectsReply
-			err = rpc.Send(r.ctx, c.Conn(), a.Subject(), nil, encoded(t, &coppicev1.DeleteRequest{AskGrant: true, Plan: p.GetPlan()}), &reply)
+			err = rpc.Send(r.Ctx, c.Conn(), a.Subject(), nil, encoded(t, &coppicev1.DeleteRequest{AskGrant: true, Plan: p.GetPlan()}), &reply)
 			grant = reply.GetGrant()
 		}
 		if err != nil || len(grant) == 0 {
@@ -73,7 +73,7 @@ func TestParts(t *testing.T) {
 		"the grant of another actor to delete": ask(r.owner, bus.RoleOperator, bus.VerbDelete, policies, ""),
 	} {
 		a := bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleApplication, Verb: bus.VerbDelete, Plural: "secrets", Namespace: "prod"}
-		err := rpc.Send(r.ctx, conn, a.Subject(), nil, encoded(t, &coppicev1.DeleteRequest{
+		err := rpc.Send(r.Ctx, conn, a.Subject(), nil, encoded(t, &coppicev1.DeleteRequest{
 			Names: []string{"s1"}, Plan: p.GetPlan(),
 			Also: []*coppicev1.DeletePart{{Resource: policies.String(), Names: []string{"p"}, Grant: grant}},
 		}), &coppicev1.ObjectsReply{})
@@ -82,18 +82,18 @@ func TestParts(t *testing.T) {
 
 	// Nor does a plan show what its actor may not plan.
 	agent := client.New(r.conn(bus.RoleAgent), client.WithActor(bus.RoleAgent))
-	_, err = agent.PlanDeletions(r.ctx, []client.Deletion{{Resource: pods, Namespace: "prod", Names: []string{"p"}}, both[0]})
+	_, err = agent.PlanDeletions(r.Ctx, []client.Deletion{{Resource: pods, Namespace: "prod", Names: []string{"p"}}, both[0]})
 	refused("a plan without the permission", err, "may not plan secrets")
 
 	// With the permission all of it is deleted.
-	if p, err = r.owner.PlanDeletions(r.ctx, both); err != nil {
+	if p, err = r.owner.PlanDeletions(r.Ctx, both); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.owner.DeletePlanned(r.ctx, p.GetPlan(), both); err != nil {
+	if _, err := r.owner.DeletePlanned(r.Ctx, p.GetPlan(), both); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range both {
-		o, err := r.owner.Resource(d.Resource, d.Namespace).Get(r.ctx, d.Names[0])
+		o, err := r.owner.Resource(d.Resource, d.Namespace).Get(r.Ctx, d.Names[0])
 		if !errors.Is(err, client.ErrNotFound) && o.GetMetadata().GetDeletionTimestamp() == nil {
 			t.Errorf("%s/%s is not deleted: %v", d.Resource, d.Names[0], err)
 		}

@@ -3,7 +3,6 @@
 package trust_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -13,9 +12,9 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
-	"github.com/coppice-gc/coppice/services/graph"
 )
 
 func TestMain(m *testing.M) {
@@ -27,9 +26,7 @@ var secrets = client.Resource{Plural: "secrets"}
 
 // realm is a running realm with objects that an attacker would delete.
 type realm struct {
-	t     *testing.T
-	ctx   context.Context
-	stack *allinone.Stack
+	*stack.Stack
 	owner *client.Client // operator
 	// connect connects as an attacker: the server may refuse subjects.
 	connect func(role string, opts ...nats.Option) (*nats.Conn, error)
@@ -44,31 +41,11 @@ func start(t *testing.T) *realm {
 
 func startWith(t *testing.T, c allinone.Config) *realm {
 	t.Helper()
-	r := &realm{t: t, ctx: testkit.Context(t)}
-	var err error
-	c.Dir, c.Port = t.TempDir(), -1
-	change := c.Graph
-	c.Graph = func(g *graph.Config) {
-		if change != nil {
-			change(g)
-		}
-		if g.LeaseTTL == 0 {
-			g.LeaseTTL = testkit.Timeout // a busy machine must not cost the writer its lease: then no service answers for a moment
-		}
-	}
-	if r.stack, err = allinone.Start(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.stack.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := testkit.Await(r.ctx, r.stack); err != nil {
-		t.Fatal(err)
-	}
+	c.Port = -1
+	r := &realm{Stack: stack.Start(t, c)}
+	server := r.Services.Server()
 	r.connect = func(role string, opts ...nats.Option) (*nats.Conn, error) {
-		return nats.Connect(r.stack.Server().URL(), append(append(r.stack.Server().Options(role), nats.Timeout(testkit.Timeout)), opts...)...)
+		return nats.Connect(server.URL(), append(append(server.Options(role), nats.Timeout(testkit.Timeout)), opts...)...)
 	}
 	r.populate()
 	return r
@@ -76,62 +53,56 @@ func startWith(t *testing.T, c allinone.Config) *realm {
 
 // populate creates the objects that an attacker would delete.
 func (r *realm) populate() {
-	r.t.Helper()
+	r.TB.Helper()
 	r.owner = client.New(r.conn(bus.RoleOperator), client.WithActor(bus.RoleOperator))
 	for i := range 10 {
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("s", i)}}
-		if _, err := r.owner.Resource(secrets, "prod").Create(r.ctx, o); err != nil {
-			r.t.Fatal(err)
+		if _, err := r.owner.Resource(secrets, "prod").Create(r.Ctx, o); err != nil {
+			r.TB.Fatal(err)
 		}
 	}
 }
 
 // conn connects with a role.
 func (r *realm) conn(role string) *nats.Conn {
-	r.t.Helper()
+	r.TB.Helper()
 	nc, err := r.connect(role, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
-	r.t.Cleanup(nc.Close)
+	r.TB.Cleanup(nc.Close)
 	return nc
-}
-
-// wait waits until a condition holds.
-func (r *realm) wait(what string, holds func() bool) {
-	r.t.Helper()
-	testkit.WaitFor(r.t, r.ctx, what, holds)
 }
 
 // publish publishes to a subject of a role, with any reply subject.
 func (r *realm) publish(nc *nats.Conn, subject, reply string, header nats.Header, data []byte) {
-	r.t.Helper()
+	r.TB.Helper()
 	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}); err != nil {
-		r.t.Fatal(err)
+		r.TB.Fatal(err)
 	}
 }
 
 // unharmed checks that all objects are there, after the replies to all earlier requests
 // of the connection: endpoints take requests in order, also those that a reply would be.
 func (r *realm) unharmed(fences ...func()) {
-	r.t.Helper()
+	r.TB.Helper()
 	for range 3 {
 		for _, f := range fences {
 			f()
 		}
-		if _, err := r.owner.Resource(secrets, "elsewhere").DeleteEverything(r.ctx); err != nil {
-			r.t.Fatal(err)
+		if _, err := r.owner.Resource(secrets, "elsewhere").DeleteEverything(r.Ctx); err != nil {
+			r.TB.Fatal(err)
 		}
 	}
 	n := 0
-	for _, err := range r.owner.Resource(secrets, "prod").List(r.ctx) {
+	for _, err := range r.owner.Resource(secrets, "prod").List(r.Ctx) {
 		if err != nil {
-			r.t.Fatal(err)
+			r.TB.Fatal(err)
 		}
 		n++
 	}
 	if n != 10 {
-		r.t.Errorf("%d of 10 objects are left", n)
+		r.TB.Errorf("%d of 10 objects are left", n)
 	}
 }
 
@@ -154,7 +125,7 @@ func TestAnswerIsNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	fence := func() {
-		if _, err := reader.Resource(secrets, "nowhere").ListPage(r.ctx); err != nil {
+		if _, err := reader.Resource(secrets, "nowhere").ListPage(r.Ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,8 +137,8 @@ func TestAnswerIsNoRequest(t *testing.T) {
 	r.unharmed(fence)
 
 	// It is not stored in the log, and reaches inboxes only.
-	js := testkit.JetStream(t, r.stack.Server(), bus.RoleGraph)
-	log, err := js.Stream(r.ctx, bus.LogStream(bus.DefaultRealm))
+	js := r.JetStream(bus.RoleGraph)
+	log, err := js.Stream(r.Ctx, bus.LogStream(bus.DefaultRealm))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +148,7 @@ func TestAnswerIsNoRequest(t *testing.T) {
 	for range 3 {
 		fence()
 	}
-	after, err := log.Info(r.ctx)
+	after, err := log.Info(r.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +180,7 @@ func TestServerAnswerIsNoRequest(t *testing.T) {
 		for subject, body := range requests {
 			r.publish(nc, subject, everything, nil, []byte(body))
 		}
-		if err := nc.FlushWithContext(r.ctx); err != nil {
+		if err := nc.FlushWithContext(r.Ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

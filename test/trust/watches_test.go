@@ -36,7 +36,7 @@ func TestWatchesEnd(t *testing.T) {
 			}})
 			open := func(want float64) {
 				t.Helper()
-				testkit.WaitFor(t, r.ctx, fmt.Sprintf("%v watches", want), func() bool { return gauge(t, registry, "coppice_graph_watches") == want })
+				r.WaitFor(fmt.Sprintf("%v watches", want), func() bool { return gauge(t, registry, "coppice_graph_watches") == want })
 			}
 			watch := func(nc *nats.Conn) *nats.Subscription {
 				t.Helper()
@@ -112,7 +112,7 @@ func TestStreamsAreRenewed(t *testing.T) {
 			r := startWith(t, allinone.Config{Auth: accounts, OneAccount: !accounts, Graph: func(c *graph.Config) {
 				c.Heartbeat, c.ReplyTime = 10*time.Millisecond, 50*time.Millisecond
 			}})
-			ctx, stop := context.WithCancel(r.ctx)
+			ctx, stop := context.WithCancel(r.Ctx)
 			reader := client.New(r.conn(bus.RoleReader), client.WithActor(bus.RoleReader))
 			log := reader.Log()
 			last, err := log.Last(ctx)
@@ -158,18 +158,18 @@ func TestStreamsAreRenewed(t *testing.T) {
 					}
 				}
 			})
-			testkit.Receive(t, r.ctx, "the objects", synced)
+			testkit.Receive(t, r.Ctx, "the objects", synced)
 			begun := time.Now()
 			for i := 0; i < 20 || time.Since(begun) < 500*time.Millisecond; i++ {
 				name := fmt.Sprint("n", i)
-				if _, err := r.owner.Resource(secrets, "new").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}); err != nil {
+				if _, err := r.owner.Resource(secrets, "new").Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}); err != nil {
 					t.Fatal(err)
 				}
-				if got := testkit.Receive(t, r.ctx, "the creation of "+name, events); got != name {
+				if got := testkit.Receive(t, r.Ctx, "the creation of "+name, events); got != name {
 					t.Fatalf("the watch delivers %s, want %s", got, name)
 				}
 				last++
-				if got := testkit.Receive(t, r.ctx, fmt.Sprintf("commit %d, after that of %s", last, name), commits); got != last {
+				if got := testkit.Receive(t, r.Ctx, fmt.Sprintf("commit %d, after that of %s", last, name), commits); got != last {
 					t.Fatalf("commit %d is read, want %d", got, last)
 				}
 			}
