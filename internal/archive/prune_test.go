@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
@@ -202,7 +203,16 @@ func TestPruneInterrupted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Do(t.Context(), &failing{Store: s, deletes: after, err: interrupted}, commitTime(99), func(archive.Entry) error { return nil }); !errors.Is(err, interrupted) {
+		deletes := after
+		store := &archivetest.Hooked{Store: s, Before: func(_ context.Context, c archivetest.Call) error {
+			if c.Op == archivetest.Delete {
+				if deletes--; deletes < 0 {
+					return interrupted
+				}
+			}
+			return nil
+		}}
+		if err := p.Do(t.Context(), store, commitTime(99), func(archive.Entry) error { return nil }); !errors.Is(err, interrupted) {
 			t.Fatal(err)
 		}
 		reports, err := archive.Verify(t.Context(), s, list(t, s), hashed, func(int64) {})
@@ -212,26 +222,14 @@ func TestPruneInterrupted(t *testing.T) {
 	}
 }
 
-// failing is a store whose deletes fail after some, and which cannot read some entries.
-type failing struct {
-	archive.Store
-	deletes    int
-	unreadable func(archive.Name) bool
-	err        error
-}
-
-func (f *failing) Delete(ctx context.Context, name string) error {
-	if f.deletes--; f.deletes < 0 {
-		return f.err
-	}
-	return f.Store.Delete(ctx, name)
-}
-
-func (f *failing) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if n, _ := archive.ParseName(name); f.unreadable != nil && f.unreadable(n) {
-		return nil, f.err
-	}
-	return f.Store.Open(ctx, name, offset, length)
+// failing returns a store that fails to read some entries.
+func failing(s archive.Store, err error, unreadable func(archive.Name) bool) archive.Store {
+	return &archivetest.Hooked{Store: s, Before: func(_ context.Context, c archivetest.Call) error {
+		if c.Op == archivetest.Open && unreadable(c.Entry) {
+			return err
+		}
+		return nil
+	}}
 }
 
 // A store that fails while a record is read is no damage of the record.
@@ -240,7 +238,7 @@ func TestVerifyStoreFails(t *testing.T) {
 	s := pruned(t)
 	down := errors.New("the store is down")
 	records := func(n archive.Name) bool { return n.Kind == archive.Verified }
-	reports, err := archive.Verify(t.Context(), &failing{Store: s, unreadable: records, err: down}, list(t, s), hashed, func(int64) {})
+	reports, err := archive.Verify(t.Context(), failing(s, down, records), list(t, s), hashed, func(int64) {})
 	if err != nil || len(reports[0].Problems) != 3 {
 		t.Fatalf("%+v, %v", reports, err)
 	}
@@ -258,9 +256,9 @@ func TestPruneUnreadableSnapshot(t *testing.T) {
 	s := pruned(t)
 	down := errors.New("input/output error")
 	plan := func(unreadable ...uint64) (p archive.Pruning, skipped []string, err error) {
-		store := &failing{Store: s, err: down, unreadable: func(n archive.Name) bool {
+		store := failing(s, down, func(n archive.Name) bool {
 			return n.Kind == archive.Snapshot && slices.Contains(unreadable, n.Last)
-		}}
+		})
 		p, err = archive.PlanPrune(t.Context(), store, segmenttest.Realm, archive.PruneRule{
 			Retention: lifecycle.Retention{Bytes: 1}, Now: commitTime(99), Check: hashed,
 			Skipped: func(name string, err error) {
@@ -291,7 +289,7 @@ func TestPruneUnreadableRecord(t *testing.T) {
 	down := errors.New("input/output error")
 	for _, record := range []uint64{30, 40, 50} {
 		s := pruned(t)
-		store := &failing{Store: s, err: down, unreadable: func(n archive.Name) bool { return n.Kind == archive.Verified && n.Last == record }}
+		store := failing(s, down, func(n archive.Name) bool { return n.Kind == archive.Verified && n.Last == record })
 		var skipped []string
 		_, err := archive.PlanPrune(t.Context(), store, segmenttest.Realm, archive.PruneRule{
 			Retention: lifecycle.Retention{Age: time.Hour}, Now: commitTime(99).Add(time.Hour), Check: hashed,
@@ -320,7 +318,7 @@ func TestPruneUnreadableSegment(t *testing.T) {
 		oldest := archive.Name{Realm: segmenttest.Realm, Kind: archive.Segment, First: 1, Last: 10}
 		down := errors.New("input/output error")
 		var skipped []string
-		p, err := archive.PlanPrune(t.Context(), &failing{Store: s, err: down, unreadable: func(n archive.Name) bool { return n == oldest }}, segmenttest.Realm, archive.PruneRule{
+		p, err := archive.PlanPrune(t.Context(), failing(s, down, func(n archive.Name) bool { return n == oldest }), segmenttest.Realm, archive.PruneRule{
 			Retention: lifecycle.Retention{Age: time.Hour}, Now: commitTime(20).Add(time.Hour + 1), Check: hashed,
 			Skipped: func(name string, _ error) { skipped = append(skipped, name) },
 		})

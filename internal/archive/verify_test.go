@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
@@ -242,18 +243,14 @@ func TestCopySnapshots(t *testing.T) {
 	}
 }
 
-// unread is a store that fails to read some entries.
-type unread struct {
-	archive.Store
-	names []string
-}
-
-func (s unread) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	in, err := s.Store.Open(ctx, name, offset, length)
-	if slices.Contains(s.names, name) {
-		return &endsEarly{in}, err
-	}
-	return in, err
+// unread returns a store that fails to read some entries.
+func unread(s archive.Store, names ...string) archive.Store {
+	return &archivetest.Hooked{Store: s, Reading: func(c archivetest.Call, in io.ReadCloser) io.ReadCloser {
+		if slices.Contains(names, c.Name) {
+			return &endsEarly{in}
+		}
+		return in
+	}}
 }
 
 // endsEarly is the reader of an entry whose disk fails behind some bytes.
@@ -287,7 +284,7 @@ func TestUnread(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			dst, s := newStore(t), unread{src, test.names}
+			dst, s := newStore(t), unread(src, test.names...)
 			done, err := archive.Copy(t.Context(), dst, s, list(t, src), nil, func(int64) {})
 			reports, failed := archive.Verify(t.Context(), s, list(t, src), nil, func(int64) {})
 			if (err != nil) != test.fails || (failed != nil) != test.fails || len(reports) != 1 {
@@ -313,7 +310,7 @@ func TestUnread(t *testing.T) {
 			}
 		})
 	}
-	if _, err := archive.Copy(t.Context(), newStore(t), unread{src, names[:1]}, list(t, src)[:1], nil, func(int64) {}); err == nil {
+	if _, err := archive.Copy(t.Context(), newStore(t), unread(src, names[0]), list(t, src)[:1], nil, func(int64) {}); err == nil {
 		t.Error("the only entry was not read, and the copy succeeded")
 	}
 }
@@ -354,7 +351,7 @@ func TestUnreadSnapshot(t *testing.T) {
 			return done.Problems, err
 		},
 	} {
-		found, err := problems(unread{s, []string{snapshot}}, list(t, s))
+		found, err := problems(unread(s, snapshot), list(t, s))
 		got := map[string]archive.ProblemKind{}
 		for _, p := range found {
 			got[p.Name] = p.Kind

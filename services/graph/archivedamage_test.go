@@ -14,12 +14,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -47,15 +49,20 @@ func (f *flipping) mend() {
 func (f *flipping) Put(ctx context.Context, name string, in io.Reader, size int64) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if n, _ := archive.ParseName(name); n.Kind != archive.Segment || f.mended {
-		return f.Store.Put(ctx, name, in, size)
+	if n, _ := archive.ParseName(name); n.Kind == archive.Segment && !f.mended {
+		in = flip(in, size/3)
 	}
+	return f.Store.Put(ctx, name, in, size)
+}
+
+// flip returns a content with a wrong byte.
+func flip(in io.Reader, at int64) io.Reader {
 	b, err := io.ReadAll(in)
 	if err != nil {
-		return err
+		return iotest.ErrReader(err)
 	}
-	b[len(b)/3] ^= 1
-	return f.Store.Put(ctx, name, bytes.NewReader(b), size)
+	b[at] ^= 1
+	return bytes.NewReader(b)
 }
 
 // If a segment in the archive is damaged, no snapshot is stored or recorded as verified. The damage
@@ -99,7 +106,7 @@ func TestArchiverFindsDamage(t *testing.T) {
 func TestArchiverPassesUnusableSnapshot(t *testing.T) {
 	t.Parallel()
 	unread := func(a *archived, name string) archive.Store {
-		return &withholding{Store: a.store, names: []string{name}}
+		return &archivetest.Hooked{Store: a.store, Before: archivetest.Unreadable(name)}
 	}
 	damaged := func(a *archived, name string) archive.Store {
 		a.damage(name)
@@ -236,19 +243,6 @@ func TestArchiverRestoresDeletedSegment(t *testing.T) {
 	s.stop(ctx)
 }
 
-// slow is an archive that opens no segment in time while on is set.
-type slow struct {
-	archive.Store
-	on atomic.Bool
-}
-
-func (f *slow) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if n, _ := archive.ParseName(name); n.Kind == archive.Segment && f.on.Load() {
-		return nil, context.DeadlineExceeded
-	}
-	return f.Store.Open(ctx, name, offset, length)
-}
-
 // After an accepted loss of commits, nothing is archived while the archive has segments or verified
 // snapshots with the lost commits, and the warning names all of them. When they are moved away, the
 // log is archived as it goes on.
@@ -281,8 +275,14 @@ func TestArchiverAfterAcceptedLoss(t *testing.T) {
 		t.Fatalf("the archive has %v with lost commits", lost)
 	}
 	registry := prometheus.NewRegistry()
-	store := &slow{Store: a.store}
-	store.on.Store(true)
+	var slow atomic.Bool // the archive opens no segment in time
+	slow.Store(true)
+	store := &archivetest.Hooked{Store: a.store, Before: func(_ context.Context, c archivetest.Call) error {
+		if slow.Load() && c.Of(archivetest.Open, archive.Segment) {
+			return context.DeadlineExceeded
+		}
+		return nil
+	}}
 	s := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits, c.Registry, c.AcceptLoss = store, soon, registry, map[string]uint64{realm: seen}
 	}).writing(ctx)
@@ -297,7 +297,7 @@ func TestArchiverAfterAcceptedLoss(t *testing.T) {
 			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, context.DeadlineExceeded.Error())
 		})
 	})
-	store.on.Store(false)
+	slow.Store(false)
 	// warned waits for a warning that names entries, and not others.
 	warned := func(names, others []string) {
 		t.Helper()

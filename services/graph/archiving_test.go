@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -220,20 +220,6 @@ func TestArchiverOfRestoredRealm(t *testing.T) {
 	a.has(t.TempDir(), append([]string{"one"}, names...)...)
 }
 
-// stuckStore is an archive that does not return from Put of a segment until it is released. It ignores
-// contexts, as a file system on a network may.
-type stuckStore struct {
-	archive.Store
-	released chan struct{}
-}
-
-func (h *stuckStore) Put(ctx context.Context, name string, in io.Reader, size int64) error {
-	if n, _ := archive.ParseName(name); n.Kind == archive.Segment {
-		<-h.released
-	}
-	return h.Store.Put(ctx, name, in, size)
-}
-
 // An archiver whose store hangs reports it, and releases the lease: a standby with a store that works
 // archives the log.
 func TestArchiverReleasesLease(t *testing.T) {
@@ -241,7 +227,13 @@ func TestArchiverReleasesLease(t *testing.T) {
 	a := newArchived(t)
 	ctx := testkit.Context(t)
 	registry := prometheus.NewRegistry()
-	store := &stuckStore{a.store, make(chan struct{})}
+	released := make(chan struct{})
+	store := &archivetest.Hooked{Store: a.store, Before: func(_ context.Context, c archivetest.Call) error {
+		if c.Of(archivetest.Put, archive.Segment) {
+			<-released // and not ctx: a file system on a network may ignore it
+		}
+		return nil
+	}}
 	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits, c.Registry = archive.Limit(store, 20*time.Millisecond), soon, registry
 	}).writing(ctx)
@@ -253,7 +245,7 @@ func TestArchiverReleasesLease(t *testing.T) {
 	id, revision := a.at(ctx)
 	a.verified(ctx, id, revision-1, "one")
 	standby.stop(ctx)
-	close(store.released)
+	close(released)
 	a.verified(ctx, id, revision, "two")
 	s.stop(ctx)
 }

@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -98,23 +96,10 @@ func TestDamagedSnapshot(t *testing.T) {
 	t.Parallel()
 	t.Run("damaged", func(t *testing.T) { startsWithoutNewest(t, (*archived).damage) })
 	t.Run("unreadable", func(t *testing.T) {
-		startsWithoutNewest(t, func(a *archived, name string) { a.store = &withholding{Store: a.store, names: []string{name}} })
+		startsWithoutNewest(t, func(a *archived, name string) {
+			a.store = &archivetest.Hooked{Store: a.store, Before: archivetest.Unreadable(name)}
+		})
 	})
-}
-
-// withholding is an archive on a disk that does not give some of its entries.
-type withholding struct {
-	archive.Store
-	names []string
-	asked atomic.Int32 // how often it was to open one of them
-}
-
-func (u *withholding) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if slices.Contains(u.names, name) {
-		u.asked.Add(1)
-		return nil, fmt.Errorf("archive %s: %s: %w", u.Store, name, syscall.EIO)
-	}
-	return u.Store.Open(ctx, name, offset, length)
 }
 
 func startsWithoutNewest(t *testing.T, spoil func(a *archived, name string)) {

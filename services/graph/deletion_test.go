@@ -3,7 +3,6 @@ package graph_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/secret"
@@ -104,27 +104,30 @@ func TestDeletionArchives(t *testing.T) {
 // breaking is an archive in which puts of segments fail, or do not end before their context, while
 // how is set.
 type breaking struct {
-	archive.Store
+	archivetest.Hooked
 	how  atomic.Pointer[error] // errHangs: the put does not end
 	puts atomic.Int32
 }
 
 var errHangs = errors.New("hangs")
 
-func (b *breaking) Put(ctx context.Context, name string, in io.Reader, size int64) error {
-	how := b.how.Load()
-	if how == nil {
-		return b.Store.Put(ctx, name, in, size)
+func newBreaking(store archive.Store, how error) *breaking {
+	b := &breaking{Hooked: archivetest.Hooked{Store: store}}
+	b.how.Store(&how)
+	b.Before = func(ctx context.Context, c archivetest.Call) error {
+		how := b.how.Load()
+		if c.Op != archivetest.Put || how == nil {
+			return nil
+		}
+		b.puts.Add(1)
+		if errors.Is(*how, errHangs) {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return *how
 	}
-	b.puts.Add(1)
-	if errors.Is(*how, errHangs) {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return *how
+	return b
 }
-
-func (b *breaking) set(err error) { b.how.Store(&err) }
 
 // While the archive fails, the deletion waits and says why. A graph service that starts
 // after a crash continues it, and the archive has the whole log in the end.
@@ -135,8 +138,7 @@ func TestDeletionWaitsForArchive(t *testing.T) {
 			t.Parallel()
 			a := newArchived(t)
 			ctx := testkit.Context(t)
-			store := &breaking{Store: a.store}
-			store.set(how)
+			store := newBreaking(a.store, how)
 			config := func(c *graph.Config) { c.Archive, c.ArchiveLimits = store, never }
 			s := serve(t, graphConn(t, a.n), a.dir, config).writing(ctx)
 			create(ctx, t, application(t, a.n), "one", "two")
@@ -182,8 +184,7 @@ func TestDeletionWithOtherSecret(t *testing.T) {
 			t.Parallel()
 			a := newArchived(t)
 			ctx := testkit.Context(t)
-			store := &breaking{Store: a.store}
-			store.set(errors.New("the archive fails"))
+			store := newBreaking(a.store, errors.New("the archive fails"))
 			with := func(secrets secret.Secrets, store archive.Store) func(c *graph.Config) {
 				return func(c *graph.Config) { c.Archive, c.ArchiveLimits, c.Secrets = store, never, secrets }
 			}
@@ -227,8 +228,7 @@ func TestDeletionWithoutArchive(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	ctx := testkit.Context(t)
-	store := &breaking{Store: a.store}
-	store.set(errHangs)
+	store := newBreaking(a.store, errHangs)
 	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = store, never }).writing(ctx)
 	if _, err := a.operations().DeleteRealm(ctx, realm); err != nil {
 		t.Fatal(err)

@@ -3,8 +3,6 @@ package graph_test
 import (
 	"context"
 	"errors"
-	"io"
-	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -27,29 +26,23 @@ import (
 
 // hanging is an archive that opens no entry, and with lists does not list them either, before it is released.
 type hanging struct {
-	archive.Store
-	lists           bool
+	archivetest.Hooked
 	waits, released chan struct{}
 }
 
-func (h *hanging) List(ctx context.Context, prefix string) iter.Seq2[archive.Entry, error] {
-	if h.lists {
-		select {
-		case h.waits <- struct{}{}:
-		default:
+func newHanging(store archive.Store, lists bool) *hanging {
+	h := &hanging{waits: make(chan struct{}, 1), released: make(chan struct{})}
+	h.Store, h.Before = store, func(_ context.Context, c archivetest.Call) error {
+		if c.Op == archivetest.Open || lists && c.Op == archivetest.List {
+			select {
+			case h.waits <- struct{}{}:
+			default:
+			}
+			<-h.released // and not ctx: a file system that hangs ignores it
 		}
-		<-h.released
+		return nil
 	}
-	return h.Store.List(ctx, prefix)
-}
-
-func (h *hanging) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	select {
-	case h.waits <- struct{}{}:
-	default:
-	}
-	<-h.released // and not ctx: a file system that hangs ignores it
-	return h.Store.Open(ctx, name, offset, length)
+	return h
 }
 
 // A read of commits that neither the stream nor the archive has fails, and a replica that knows them
@@ -94,7 +87,7 @@ func testHangingArchive(t *testing.T, lists bool) {
 	a.segments()
 	a.truncate(1)
 	ctx := testkit.Context(t)
-	store := &hanging{Store: a.store, lists: lists, waits: make(chan struct{}, 1), released: make(chan struct{})}
+	store := newHanging(a.store, lists)
 	log := archivedlog.New(ctx, a.log(), store, [16]byte{})
 	first := errors.New("the first commit")
 	read := make(chan error, 1)
@@ -150,7 +143,7 @@ func testStartWithHangingArchive(t *testing.T, lists, announced bool) {
 	}
 	ctx := testkit.Context(t)
 	registry, out := prometheus.NewRegistry(), &logged{}
-	store := &hanging{Store: a.store, lists: lists, waits: make(chan struct{}, 1), released: make(chan struct{})}
+	store := newHanging(a.store, lists)
 	s := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits, c.Registry, c.Log = archive.Limit(store, 20*time.Millisecond), never, registry, slog.New(slog.NewTextHandler(out, nil))
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -23,21 +23,26 @@ import (
 
 // gated is a store from which snapshots are read only when the gate is open.
 type gated struct {
-	archive.Store
+	archivetest.Hooked
 	gate  chan struct{}
 	opens atomic.Int64 // of snapshots
 }
 
-func (g *gated) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if n, ok := archive.ParseName(name); ok && n.Kind == archive.Snapshot && offset == 0 {
+func newGated(store archive.Store) *gated {
+	g := &gated{gate: make(chan struct{})}
+	g.Store, g.Before = store, func(ctx context.Context, c archivetest.Call) error {
+		if !c.Of(archivetest.Open, archive.Snapshot) || c.Offset != 0 {
+			return nil
+		}
 		g.opens.Add(1)
 		select {
 		case <-g.gate:
+			return nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return g.Store.Open(ctx, name, offset, length)
+	return g
 }
 
 // past runs a graph service with limits, and a reader of the past.
@@ -85,7 +90,7 @@ func TestPastIsBuiltOnce(t *testing.T) {
 	a.creates("a")
 	a.segments()
 	a.snapshot()
-	store := &gated{Store: a.store, gate: make(chan struct{})}
+	store := newGated(a.store)
 	ctx := testkit.Context(t)
 	s, reader := a.past(ctx, store, history.Limits{Waiting: 1}, client.WithRetryTimeout(3*time.Second))
 	at := a.revisions(ctx, "b", "c", "d", "e")
@@ -163,7 +168,7 @@ func TestPastOfOneActor(t *testing.T) {
 	a.creates("a")
 	a.segments()
 	a.snapshot()
-	store := &gated{Store: a.store, gate: make(chan struct{})}
+	store := newGated(a.store)
 	ctx := testkit.Context(t)
 	s, one := a.past(ctx, store, history.Limits{}, client.WithRetryTimeout(3*time.Second))
 	other := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRetryTimeout(3*time.Second))
@@ -208,7 +213,7 @@ func TestStopWhileThePastIsBuilt(t *testing.T) {
 	a.creates("a")
 	a.segments()
 	a.snapshot()
-	store := &gated{Store: a.store, gate: make(chan struct{})}
+	store := newGated(a.store)
 	ctx := testkit.Context(t)
 	s, reader := a.past(ctx, store, history.Limits{})
 	at := a.revisions(ctx, "b", "c")
@@ -387,7 +392,7 @@ func TestTooLargePast(t *testing.T) {
 			size = e.Size
 		}
 	}
-	store := &gated{Store: a.store, gate: make(chan struct{})}
+	store := newGated(a.store)
 	read := func(reader *client.Client, revision uint64) error {
 		return replied(ctx, func() error {
 			past, err := reader.At(ctx, client.Moment{Revision: revision})

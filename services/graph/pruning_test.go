@@ -2,9 +2,7 @@ package graph_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -96,25 +95,19 @@ func TestArchiverPrunes(t *testing.T) {
 	}
 }
 
-// fullStore is an archive that takes no segments while on is set.
-type fullStore struct {
-	archive.Store
-	on atomic.Bool
-}
-
-func (f *fullStore) Put(ctx context.Context, name string, in io.Reader, size int64) error {
-	if n, _ := archive.ParseName(name); n.Kind == archive.Segment && f.on.Load() {
-		return errors.New("the archive is full")
-	}
-	return f.Store.Put(ctx, name, in, size)
-}
-
 // An archive that takes nothing more is pruned all the same as soon as its retention is lowered, which makes room.
 func TestFullArchiveIsPruned(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	ctx := testkit.Context(t)
-	store, clock := &fullStore{Store: a.store}, &stepped{}
+	var full atomic.Bool
+	store := &archivetest.Hooked{Store: a.store, Before: func(_ context.Context, c archivetest.Call) error {
+		if full.Load() && c.Of(archivetest.Put, archive.Segment) {
+			return errNoRoom
+		}
+		return nil
+	}}
+	clock := &stepped{}
 	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
 		clock.ahead(c)
 		c.Archive, c.ArchiveLimits = store, soon
@@ -123,7 +116,7 @@ func TestFullArchiveIsPruned(t *testing.T) {
 	id, _ := a.at(ctx)
 	first, _ := a.verified(ctx, id, 0, "a")
 	a.verified(ctx, id, first.Revision, "b")
-	store.on.Store(true)
+	full.Store(true)
 	clock.step(time.Hour)
 	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
 	if err := settled(func() error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -206,22 +206,6 @@ func TestReplayIntoRealm(t *testing.T) {
 	})
 }
 
-// crashing is an archive that fails from the n-th entry on.
-type crashing struct {
-	archive.Store
-	left int
-}
-
-func (c *crashing) Put(ctx context.Context, name string, in io.Reader, size int64) error {
-	if c.left--; c.left < 0 {
-		return errNoRoom
-	}
-	return c.Store.Put(ctx, name, in, size)
-}
-
-// Delete fails too: what is left is what a crash leaves.
-func (c *crashing) Delete(context.Context, string) error { return errNoRoom }
-
 // Wherever a replay into a realm ends early, there is no realm afterwards, the error names what is left in the
 // archive, and the same replay succeeds later.
 func TestReplayIntoRealmFails(t *testing.T) {
@@ -235,7 +219,18 @@ func TestReplayIntoRealmFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for left := range 3 { // the segment, the snapshot, and its verification
-		_, _, err := r.begin(t, n, &crashing{store, left})
+		room := left
+		_, _, err := r.begin(t, n, &archivetest.Hooked{Store: store, Before: func(_ context.Context, c archivetest.Call) error {
+			switch c.Op {
+			case archivetest.Put:
+				if room--; room < 0 {
+					return errNoRoom
+				}
+			case archivetest.Delete: // it fails too: what is left is what a crash leaves
+				return errNoRoom
+			}
+			return nil
+		}})
 		if !errors.Is(err, errNoRoom) || strings.Contains(err.Error(), "/segment/") != (left == 1) {
 			t.Errorf("with room for %d entries: %v", left, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -325,11 +325,6 @@ func TestRestoredWithoutArchive(t *testing.T) {
 	}
 }
 
-// failing is an archive that stores nothing.
-type failing struct{ archive.Store }
-
-func (failing) Put(context.Context, string, io.Reader, int64) error { return errNoRoom }
-
 var errNoRoom = errors.New("no room")
 
 // If the snapshot of a restored realm cannot be stored, the realm does not exist, and can be
@@ -341,7 +336,7 @@ func TestRestoreFails(t *testing.T) {
 	a.segments()
 	ctx := testkit.Context(t)
 	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
-	begin := func(n *natsd.Server, store archive.Store, meanwhile func()) error {
+	begin := func(n *natsd.Server, store archive.Store, meanwhile func() error) error {
 		dir := filepath.Join(t.TempDir(), "state")
 		if _, err := from.Fold(ctx, dir, 0, state.Config{}); err != nil {
 			t.Fatal(err)
@@ -351,34 +346,29 @@ func TestRestoreFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		_, err = origin.Begin(ctx, s, origin.Config{Conn: testkit.Conn(t, n, bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: during{store, meanwhile}, By: "test"})
+		during := &archivetest.Hooked{Store: store, Before: func(_ context.Context, c archivetest.Call) error {
+			if c.Op == archivetest.Put {
+				return meanwhile()
+			}
+			return nil
+		}}
+		_, err = origin.Begin(ctx, s, origin.Config{Conn: testkit.Conn(t, n, bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: during, By: "test"})
 		return err
 	}
 	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
-	if err := begin(n, failing{a.store}, func() {}); !errors.Is(err, errNoRoom) {
+	if err := begin(n, a.store, func() error { return errNoRoom }); !errors.Is(err, errNoRoom) {
 		t.Errorf("without room in the archive: %v", err)
 	}
 	if last := lastOf(t, testkit.JetStream(t, n, bus.RoleGraph)); last > 0 {
 		t.Errorf("the log has %d messages", last)
 	}
 	a.n, a.dir = n, t.TempDir()
-	err := begin(n, a.store, sync.OnceFunc(func() { a.creates("another") }))
+	err := begin(n, a.store, sync.OnceValue(func() error { a.creates("another"); return nil }))
 	if !errors.Is(err, origin.ErrExists) {
 		t.Errorf("a realm that exists was continued: %v", err)
 	}
 	fresh := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
-	if err := begin(fresh, a.store, func() {}); err != nil {
+	if err := begin(fresh, a.store, func() error { return nil }); err != nil {
 		t.Error(err)
 	}
-}
-
-// during is an archive that calls a function before it stores an entry.
-type during struct {
-	archive.Store
-	do func()
-}
-
-func (d during) Put(ctx context.Context, name string, in io.Reader, size int64) error {
-	d.do()
-	return d.Store.Put(ctx, name, in, size)
 }

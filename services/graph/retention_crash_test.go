@@ -3,7 +3,6 @@ package graph_test
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -93,29 +93,22 @@ func (b *bounded) complete() {
 	}
 }
 
-// refusing is an archive that takes nothing while on is set.
-type refusing struct {
-	archive.Store
-	on atomic.Bool
-}
-
-func (r *refusing) Put(ctx context.Context, name string, in io.Reader, size int64) error {
-	if r.on.Load() {
-		return errors.New("no room in the archive")
-	}
-	return r.Store.Put(ctx, name, in, size)
-}
-
 // While the archive fails nothing is cut, the log grows, and a warning says why. When the archive
 // works again, the log is cut to its retention.
 func TestRetentionWhileArchiveFails(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t)
-	store := &refusing{Store: b.store}
+	var full atomic.Bool
+	store := &archivetest.Hooked{Store: b.store, Before: func(_ context.Context, c archivetest.Call) error {
+		if full.Load() && c.Op == archivetest.Put {
+			return errNoRoom
+		}
+		return nil
+	}}
 	b.start(store, nil)
 	b.cut(1)
 	failures := counted(t, b.registry, "coppice_graph_archive_failures_total")
-	store.on.Store(true)
+	full.Store(true)
 	b.writes(4 * time.Minute)
 	testkit.WaitFor(t, b.ctx, "the archive to fail", func() bool { return counted(t, b.registry, "coppice_graph_archive_failures_total") > failures })
 	for b.extent().Bytes <= retained {
@@ -131,7 +124,7 @@ func TestRetentionWhileArchiveFails(t *testing.T) {
 		reasons := 0
 		for _, reason := range []string{lifecycle.WarnUnarchived, lifecycle.WarnUncut} {
 			if slices.ContainsFunc(warnings, func(w client.Warning) bool {
-				return w.Reason == reason && strings.Contains(w.Message, "no room in the archive")
+				return w.Reason == reason && strings.Contains(w.Message, errNoRoom.Error())
 			}) {
 				reasons++
 			}
@@ -142,7 +135,7 @@ func TestRetentionWhileArchiveFails(t *testing.T) {
 	if e := b.extent(); e.First != first || e.Bytes <= retained {
 		t.Errorf("while the archive failed the log was cut: it has %+v, and began at %d", e, first)
 	}
-	store.on.Store(false)
+	full.Store(false)
 	testkit.WaitFor(t, b.ctx, "the log to be within its retention", func() bool { return b.extent().Bytes <= retained/2 })
 	b.complete()
 	b.s.stop(b.ctx)

@@ -206,7 +206,7 @@ func (c *childConfig) graphService(ctx context.Context, nc *nats.Conn, t *trap, 
 		if err != nil {
 			return nil, err
 		}
-		gc.Archive, gc.ArchiveLimits = archive.Limit(faulty{store, t}, archive.Stall), eagerArchive
+		gc.Archive, gc.ArchiveLimits = archive.Limit(faulty(store, t), archive.Stall), eagerArchive
 	}
 	s, err := graph.New(gc)
 	if err != nil {

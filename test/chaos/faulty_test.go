@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"iter"
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 )
 
@@ -23,51 +23,30 @@ const (
 	storeDamages = "damages"
 )
 
-// faulty is an archive that fails, or returns damaged bytes, when its trap says so.
-type faulty struct {
-	archive.Store
-	t *trap
-}
-
 var errStore = errors.New("the store fails, as the test wants")
 
-func (f faulty) fault() string {
-	f.t.mu.Lock()
-	defer f.t.mu.Unlock()
-	return f.t.store
-}
-
-func (f faulty) Put(ctx context.Context, name string, content io.Reader, size int64) error {
-	if f.fault() == storeFails {
-		return errStore
+// faulty returns an archive that fails, or returns damaged bytes, when its trap says so.
+func faulty(store archive.Store, t *trap) archive.Store {
+	is := func(fault string) bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.store == fault
 	}
-	return f.Store.Put(ctx, name, content, size)
-}
-
-func (f faulty) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	fault := f.fault()
-	if fault == storeFails {
-		return nil, errStore
+	return &archivetest.Hooked{
+		Store: store,
+		Before: func(context.Context, archivetest.Call) error {
+			if is(storeFails) {
+				return errStore
+			}
+			return nil
+		},
+		Reading: func(_ archivetest.Call, in io.ReadCloser) io.ReadCloser {
+			if is(storeDamages) {
+				return damaging{in}
+			}
+			return in
+		},
 	}
-	r, err := f.Store.Open(ctx, name, offset, length)
-	if err == nil && fault == storeDamages {
-		r = damaging{r}
-	}
-	return r, err
-}
-
-func (f faulty) List(ctx context.Context, prefix string) iter.Seq2[archive.Entry, error] {
-	if f.fault() == storeFails {
-		return func(yield func(archive.Entry, error) bool) { yield(archive.Entry{}, errStore) }
-	}
-	return f.Store.List(ctx, prefix)
-}
-
-func (f faulty) Delete(ctx context.Context, name string) error {
-	if f.fault() == storeFails {
-		return errStore
-	}
-	return f.Store.Delete(ctx, name)
 }
 
 // damaging changes a bit in the middle of each part that is read.

@@ -2,7 +2,6 @@ package bootstrap_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,19 +99,6 @@ func (s *setup) newer(name string) {
 	}
 }
 
-// failing is an archive on a disk that does not give some of its entries.
-type failing struct {
-	archive.Store
-	names []string
-}
-
-func (f *failing) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if slices.Contains(f.names, name) {
-		return nil, fmt.Errorf("%s: %w", name, syscall.EIO)
-	}
-	return f.Store.Open(ctx, name, offset, length)
-}
-
 // Load takes the newest verified snapshot that is not after the wanted commit, and passes over
 // those that cannot be used, with a line that names each. Without one, it leaves no directory.
 func TestLoad(t *testing.T) {
@@ -173,13 +158,13 @@ func TestLoad(t *testing.T) {
 	// So is one that alone the store cannot read, or its record.
 	whole := s.Store
 	for _, unreadable := range []string{names[30], record} {
-		s.Store = &failing{Store: whole, names: []string{unreadable}}
+		s.Store = &archivetest.Hooked{Store: whole, Before: archivetest.Unreadable(unreadable)}
 		if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), unreadable+": input/output error") {
 			t.Errorf("without %s: %d, %v; logged %s", unreadable, got, err, s.log.String())
 		}
 	}
 	// If the store gives no other one, there may be some.
-	s.Store = &failing{Store: whole, names: []string{names[10], names[20], names[30]}}
+	s.Store = &archivetest.Hooked{Store: whole, Before: archivetest.Unreadable(names[10], names[20], names[30])}
 	for _, last := range []uint64{math.MaxUint64, 10} {
 		if _, err := load(last); !errors.Is(err, syscall.EIO) || errors.Is(err, bootstrap.ErrNoSnapshot) {
 			t.Errorf("up to commit %d of a disk that fails: %v", last, err)
