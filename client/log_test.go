@@ -64,7 +64,7 @@ func TestReadLog(t *testing.T) {
 	}
 	for namespace, want := range map[string]int{"shop": 2, "elsewhere": 0} {
 		found := 0
-		for _, err := range log.Read(s.ctx, client.FromSequence(1), client.ForName("wanted"), client.ForNamespace(namespace)) {
+		for _, err := range log.Read(s.Ctx, client.FromSequence(1), client.ForName("wanted"), client.ForNamespace(namespace)) {
 			if err != nil {
 				t.Fatal(err)
 			}

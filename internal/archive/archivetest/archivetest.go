@@ -1,4 +1,4 @@
-// Package archivetest has the test that every implementation of archive.Store passes, and stores that fail as a test wants.
+// Package archivetest has the test that every implementation of [archive.Store] passes, and stores that fail as a test wants.
 package archivetest
 
 import (

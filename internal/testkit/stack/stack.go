@@ -1,7 +1,7 @@
 // Package stack runs all services in the process of a test, and has a client for it.
 //
 // It is built on the services and on the SDK, and thus the one internal package that imports them.
-// Tests of one service use testkit.Realm.
+// Tests of one service use [testkit.Realm].
 package stack
 
 import (

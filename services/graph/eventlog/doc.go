@@ -6,8 +6,8 @@
 // the checksum of the commit before it and the revision of its first event, so that a
 // reader detects a gap, a repetition or another history.
 //
-// Builder encodes a commit and Decode decodes one, without reflection, because every
-// object of a cascade passes through them. Log appends and reads messages, which package
-// envelope compresses. Log.Append documents what an append guarantees, and what it does
+// [Builder] encodes a commit and [Decode] decodes one, without reflection, because every
+// object of a cascade passes through them. [Log] appends and reads messages, which package
+// envelope compresses. [Log.Append] documents what an append guarantees, and what it does
 // without an acknowledgement.
 package eventlog

@@ -1,25 +1,25 @@
 // Package state is a realm's state in Pebble: the fold of its log.
 //
-// A State has one writer at a time, a Tx. It collects the effects of one or more commits
+// A [State] has one writer at a time, a [Tx]. It collects the effects of one or more commits
 // in memory and writes them in one batch, together with the checkpoint, which says up to
-// which commit the log has been folded. The next Tx may start from transactions that are
+// which commit the log has been folded. The next [Tx] may start from transactions that are
 // not written yet; they are written in order. Any number of Snapshots read concurrently.
 // Names and comments use the words decide, append, answer and apply as package writer does.
-// Tx and Snapshot implement lifecycle.View.
+// [Tx] and [Snapshot] implement [lifecycle.View].
 //
 // # What it promises
 //
-//   - A Snapshot is the fold of the log up to one commit.
+//   - A [Snapshot] is the fold of the log up to one commit.
 //   - The stored keys and values are a function of the log alone: folding the same
-//     commits in batches of any size gives the same result. Diff and `coppice verify`
+//     commits in batches of any size gives the same result. [Diff] and `coppice verify`
 //     rely on it, and so do snapshots in files (package snapshot): replicas have equal
 //     content hashes at the same commit.
 //   - After a crash the state is the fold of a prefix of the log; its checkpoint says
 //     which. Writes to Pebble are neither synced nor logged, because the realm's log can
 //     be replayed.
 //   - While a state is rebuilt, objects may be left out that a later commit removes
-//     (Tx.Pass: replay elision). Until that commit is applied the state is not the fold
-//     of a prefix, and Open refuses it with an UnfinishedError.
+//     ([Tx.Pass]: replay elision). Until that commit is applied the state is not the fold
+//     of a prefix, and [Open] refuses it with an [UnfinishedError].
 //
 // # What it does not do
 //

@@ -5,7 +5,7 @@
 //
 // Submit puts a request into a bounded queue (queue.go). A full queue refuses it as overloaded,
 // or a request of the actor that has the most. From there four steps lead to the reply. Names
-// and comments of this package, of state.Tx and of their callers use these words for them:
+// and comments of this package, of [state.Tx] and of their callers use these words for them:
 //
 //	decide     The open commit takes queued requests, one of each actor in turn. Each
 //	           decides on a Decision: the state with the changes of the requests before it
@@ -69,7 +69,7 @@
 // # Large commands and repetitions
 //
 // A request that does not fit into the open commit returns to the front of the queue, and is
-// decided first in the next one. If its parts are independent of each other (Partial), the
+// decided first in the next one. If its parts are independent of each other ([Partial]), the
 // first of them stay in the open commit, and the log records where the command continues: when
 // its actor has the next turn.
 //
