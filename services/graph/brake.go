@@ -5,7 +5,7 @@ import (
 )
 
 // tripped reports brakes that a commit has tripped.
-func (r *realm) tripped(brakes []writer.Tripped) {
+func (r *following) tripped(brakes []writer.Tripped) {
 	for _, t := range brakes {
 		resource := t.Kind.Resource()
 		r.metrics.all.trips.WithLabelValues(r.name, resource).Inc()
@@ -14,7 +14,7 @@ func (r *realm) tripped(brakes []writer.Tripped) {
 }
 
 // countTripped counts the brakes that are tripped, and warns of each.
-func (r *realm) countTripped() error {
+func (r *following) countTripped() error {
 	all, err := r.state.Tripped()
 	if err != nil {
 		return err

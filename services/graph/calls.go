@@ -32,7 +32,7 @@ type callStream struct {
 
 var _ propagator.Calls = callStream{}
 
-func (r *realm) calls() callStream {
+func (r *following) calls() callStream {
 	return callStream{r.js, r.name, r.consumers, r.state, r.recent, r.time.Now}
 }
 

@@ -15,7 +15,7 @@ import (
 // other. Without it, a damaged copy would be noticed only when its server leads the stream or
 // answers a read: perhaps after a good copy was removed.
 type copyCheck struct {
-	r      *realm
+	r      *following
 	unread []string       // the servers whose copies were not read in this round
 	begun  time.Time      // when this round began
 	copy   *eventlog.Copy // nil while none is open

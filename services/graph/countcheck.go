@@ -13,14 +13,14 @@ import (
 // must have. copyCheck reads all copies, which takes long; countCheck notices within a minute that a server
 // has lost messages. It does not notice that messages have changed.
 type countCheck struct {
-	r        *realm
+	r        *following
 	counters map[string]*eventlog.CopyCounter // by the names of the servers
 	turn     int
 	next     time.Time // when a counter may be opened, after NATS drew other servers
 	short    shortages
 }
 
-func newCountCheck(r *realm) *countCheck {
+func newCountCheck(r *following) *countCheck {
 	return &countCheck{r: r, counters: map[string]*eventlog.CopyCounter{}, short: shortages{}}
 }
 

@@ -188,15 +188,15 @@ func (s *Service) discard(listed *coppicev1.Realm) error {
 		return nil
 	}
 	r.listed.Store(listed)
-	r.openTail()
-	if err := r.openState(); err != nil {
+	o := newOpening(r)
+	if err := o.openState(); err != nil {
 		return err
 	}
-	err := r.discardDeleted()
-	if r.state != nil {
-		err = errors.Join(err, r.state.Close())
+	err := o.discardDeleted()
+	if o.state != nil {
+		err = errors.Join(err, o.state.Close())
 	}
-	if err != nil || r.unusable != nil || r.seen.GetSequence() > 0 {
+	if err != nil || o.unusable != nil || o.seen.GetSequence() > 0 {
 		return err // the log of the state was not deleted, or is not known
 	}
 	return os.RemoveAll(r.dir())
@@ -204,7 +204,7 @@ func (s *Service) discard(listed *coppicev1.Realm) error {
 
 // discardDeleted replaces the state by an empty one, if its log is one that was deleted with
 // its realm. The realm may have been created again since.
-func (r *realm) discardDeleted() error {
+func (r *opening) discardDeleted() error {
 	id := r.seen.GetRealmId()
 	if len(id) == 0 { // after a crash nothing but the mark may be left
 		var err error

@@ -17,7 +17,7 @@ const aroundHoles = 1000
 
 // fillsHoles reports whether the archive has all commits that the stream of the log lacks between its first
 // and its last message. They are then read from there: see archived.Log. The error is one of reading.
-func (r *realm) fillsHoles(ctx context.Context, e *eventlog.Extent, damage error) (bool, error) {
+func (r *opened) fillsHoles(ctx context.Context, e *eventlog.Extent, damage error) (bool, error) {
 	if r.archive == nil {
 		return false, nil
 	}
@@ -43,7 +43,7 @@ func (r *realm) fillsHoles(ctx context.Context, e *eventlog.Extent, damage error
 
 // openArchived opens the history of the realm: its log, with its archive. If the stream has lost all its
 // commits, and the state too, the mark of the log's end names the realm id.
-func (r *realm) openArchived(ctx context.Context) error {
+func (r *opening) openArchived(ctx context.Context) error {
 	open := func(id [16]byte) {
 		r.history, r.reading = archived.New(ctx, r.events, r.archive, id), archived.New(ctx, r.events, r.archive, id)
 		r.reading.PassOver(r.unreadableSegment)
@@ -66,7 +66,7 @@ func (r *realm) openArchived(ctx context.Context) error {
 
 // seenEnd returns the position and the checksum of the last commit that this replica or the archive has
 // seen of the stream; zeros for none. ofArchive: the archive alone has seen it.
-func (r *realm) seenEnd(ctx context.Context) (position, checksum uint64, ofArchive bool) {
+func (r *opening) seenEnd(ctx context.Context) (position, checksum uint64, ofArchive bool) {
 	if r.seen.GetStreamCreated() == r.events.Created() {
 		position, checksum = r.seen.GetPosition(), r.seen.GetChecksum()
 	}
@@ -86,7 +86,7 @@ func (r *realm) seenEnd(ctx context.Context) (position, checksum uint64, ofArchi
 // archive has. It changes nothing if the stream has all that is known of it, or if the archive has another
 // history. Other replicas may do the same at the same time. While the server that leads the stream may
 // still be catching up, the caller sets catching.
-func (r *realm) restoreTail(ctx context.Context, catching func() bool) error {
+func (r *opening) restoreTail(ctx context.Context, catching func() bool) error {
 	if r.archive == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (r *realm) restoreTail(ctx context.Context, catching func() bool) error {
 
 // appendLost appends commits of the archive behind the last message of the stream, each of which must continue the
 // one before it. It returns the positions of the last message before and after that.
-func (r *realm) appendLost(ctx context.Context) (before, end uint64, err error) {
+func (r *opened) appendLost(ctx context.Context) (before, end uint64, err error) {
 	before, sequence, checksum, err := r.events.EndOf(ctx)
 	if err != nil {
 		return 0, 0, err

@@ -26,7 +26,7 @@ var consumerStates = map[coppicev1.ConsumerStatus]string{
 
 // countFinalizers sets the metrics of the external finalizers for which objects wait. If NATS does
 // not answer, the metrics of the states of consumers stay as they are.
-func (r *realm) countFinalizers(ctx context.Context, counts []propagator.FinalizerCount) {
+func (r *following) countFinalizers(ctx context.Context, counts []propagator.FinalizerCount) {
 	counts = counts[:min(len(counts), maxFinalizerMetrics)]
 	r.metrics.finalizers(counts, r.time.Now())
 	if len(counts) == 0 {

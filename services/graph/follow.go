@@ -15,7 +15,7 @@ import (
 
 // follow folds the log until this process has the lease and has caught up. It
 // calls serve when it has caught up for the first time.
-func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, error) {
+func (r *following) follow(ctx context.Context, serve func() error) (*lease.Lease, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f := r.folder()
@@ -72,7 +72,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 }
 
 // folder returns a folder of the log into the state.
-func (r *realm) folder() *replay.Folder {
+func (r *following) folder() *replay.Folder {
 	f := replay.NewFolder(r.state, r.events.Created(), r.keys)
 	f.Begin = r.hub.Begin
 	f.Applied = func(revision uint64, changes []state.Change) {
@@ -110,7 +110,7 @@ func (r *realm) awaitClock(ctx context.Context) error {
 const clockPause = 50 * time.Millisecond
 
 // catchUp folds the log up to its current end.
-func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
+func (r *opened) catchUp(ctx context.Context, f *replay.Folder) error {
 	var last uint64
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
 		last, _, err = r.events.Last(ctx)
@@ -118,7 +118,7 @@ func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
 	}); err != nil {
 		return err
 	}
-	defer func() { r.logEnd = f.Position() }()
+	defer func() { r.end = f.Position() }()
 	if last > 0 && f.Sequence() == 0 && r.phase.Load() == phaseCatching { // no client is served yet
 		r.log.Info("rebuilding the state from the log", "commits", last)
 		return f.FoldFromEmpty(ctx, r.history, last)
@@ -128,7 +128,7 @@ func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
 
 // verify compares a snapshot of the state with its log: from the newest verified snapshot of the
 // archive, or from the beginning of the log if there is none, or if full is set.
-func (r *realm) verify(ctx context.Context, full bool, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
+func (r *following) verify(ctx context.Context, full bool, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 	begins, err := replay.Begins(ctx, r.history)
 	if err != nil {
 		return nil, err

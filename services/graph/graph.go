@@ -255,7 +255,6 @@ func (s *Service) newRealm(name string) *realm {
 	r.warner = warn.New(s.c.Conn, name, s.clock.Now, r.log)
 	r.consumers = consumers.New(s.js, name, time.Now) // compared with the NATS server's times
 	r.stuck = stuckCalls{consumers: r.consumers, realm: name, now: time.Now}
-	r.skips.Report = r.reportSkipped
 	r.enter(phaseWaiting)
 	r.metrics.watching(func() (used watch.Usage) {
 		if h := r.shown.Load(); h != nil {

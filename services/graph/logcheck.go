@@ -26,7 +26,7 @@ const (
 )
 
 // announced looks for the announcement of a cut if the stream of a log begins later than is known.
-func (r *realm) announced(ctx context.Context, e *eventlog.Extent) error {
+func (r *opened) announced(ctx context.Context, e *eventlog.Extent) error {
 	if e.First <= max(r.begins.Load(), 1) {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (r *realm) announced(ctx context.Context, e *eventlog.Extent) error {
 // logBegins returns the first sequence that the stream of a log must have, given what it has.
 // Commits may have been cut if that was announced or, for streams that were restored or that
 // continue another log, if a verified snapshot or segments of the archive have them.
-func (r *realm) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, error) {
+func (r *opened) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, error) {
 	known, first := max(r.begins.Load(), 1), e.First
 	if first <= known || r.archive == nil {
 		return known, nil
@@ -70,7 +70,7 @@ func (r *realm) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, erro
 
 // extent returns what the stream of the log has, and the first sequence that it must have. It waits for NATS and for
 // the archive.
-func (r *realm) extent(ctx context.Context) (extent eventlog.Extent, begins uint64, err error) {
+func (r *opened) extent(ctx context.Context) (extent eventlog.Extent, begins uint64, err error) {
 	if err = r.await(ctx, func(ctx context.Context) (err error) {
 		if extent, err = r.events.Extent(ctx); err == nil {
 			err = r.announced(ctx, &extent)
@@ -92,7 +92,7 @@ func (r *realm) extent(ctx context.Context) (extent eventlog.Extent, begins uint
 // checkExtent is called at the start of a realm. It returns an error that wraps a BrokenError if the
 // stream lacks messages that the archive does not have, because a state could not be rebuilt from them; nil
 // if an operator has accepted this loss.
-func (r *realm) checkExtent(ctx context.Context) error {
+func (r *opened) checkExtent(ctx context.Context) error {
 	extent, begins, err := r.extent(ctx)
 	if err != nil {
 		return fmt.Errorf("realm %s: %w", r.name, err)
@@ -115,7 +115,7 @@ func (r *realm) checkExtent(ctx context.Context) error {
 }
 
 // refuse returns the error for a log that lacks messages, with what to do.
-func (r *realm) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) error {
+func (r *opened) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) error {
 	restore := "restore the stream from a backup"
 	if extent.Server != "" {
 		restore = "have another NATS server lead the stream (nats stream cluster step-down), and copy it to this one again; if no server has them, " + restore
@@ -134,7 +134,7 @@ func (r *realm) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) er
 }
 
 // folded returns the position of the last commit that the state has; zero if there is no state that can be used.
-func (r *realm) folded() uint64 {
+func (r *opened) folded() uint64 {
 	if r.state == nil {
 		return 0
 	}
@@ -143,7 +143,7 @@ func (r *realm) folded() uint64 {
 
 // logCheck looks for damage of the log while the realm runs.
 type logCheck struct {
-	r        *realm
+	r        *following
 	scrub    *replay.Scrub
 	next     time.Time // when to read the log again, after it was read to its end
 	behind   time.Time // since when the stream ends before the state; zero if it does not
@@ -157,7 +157,7 @@ type logCheck struct {
 }
 
 // checkLogs runs until ctx ends, or until the log has lost commits that the state has.
-func (r *realm) checkLogs(ctx context.Context) error {
+func (r *following) checkLogs(ctx context.Context) error {
 	c := &logCheck{r: r, size: sizeCheck{r: r}, disk: diskCheck{r: r}, scrub: replay.NewScrub(r.events, max(r.begins.Load(), 1)), reported: map[string]time.Time{}}
 	c.copies = &copyCheck{r: r, damaged: map[string]*eventlog.BrokenError{}, ends: copyEnds{}}
 	c.counts = newCountCheck(r)
@@ -207,7 +207,7 @@ func (c *logCheck) check(ctx context.Context) error {
 		c.behind = time.Now()
 	}
 	if !c.behind.IsZero() && time.Since(c.behind) >= r.events.MaxLag() {
-		return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: max(r.known(), r.state.Checkpoint().GetSequence()),
+		return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: max(r.tail.Mark().Sequence, r.state.Checkpoint().GetSequence()),
 			What: fmt.Sprintf("the log has lost its newest commits: its stream ends at sequence %d, and this graph service has seen sequence %d", extent.Last, at)}
 	}
 	begins, err := extent.First, r.announced(short, &extent)
@@ -239,18 +239,18 @@ func (c *logCheck) check(ctx context.Context) error {
 
 // lostNewest reports whether a stream lacks the message at the end of the state, at, which it must have,
 // and no operator has accepted that.
-func (r *realm) lostNewest(extent *eventlog.Extent, begins, at uint64) bool {
+func (r *following) lostNewest(extent *eventlog.Extent, begins, at uint64) bool {
 	damage := extent.Damage(begins)
 	return damage != nil && extent.First > at && begins <= at && !r.accepts(max(damage.Sequence, damage.Last))
 }
 
 // checkNewest is called before this process appends. It returns an error if the stream has lost the newest
 // commit of the state, and otherwise has nothing appended if that is lost from now on.
-func (r *realm) checkNewest(ctx context.Context) error {
+func (r *following) checkNewest(ctx context.Context) error {
 	at := r.state.Checkpoint().GetPosition()
 	extent, begins, err := r.extent(ctx)
-	if err == nil && r.logEnd > 0 {
-		err = r.await(ctx, func(ctx context.Context) error { return r.events.Confirm(ctx, r.logEnd) })
+	if err == nil && r.end > 0 {
+		err = r.await(ctx, func(ctx context.Context) error { return r.events.Confirm(ctx, r.end) })
 	}
 	if err != nil {
 		return fmt.Errorf("realm %s: %w", r.name, err)
@@ -266,7 +266,7 @@ func (r *realm) checkNewest(ctx context.Context) error {
 
 // retract takes back the announcement of a cut that is up to a position behind the end of the log. It waits until that cannot
 // be because the server that leads the stream lags.
-func (r *realm) retract(ctx context.Context) error {
+func (r *following) retract(ctx context.Context) error {
 	var seen uint64 // the revision of the announcement
 	var since time.Time
 	for {

@@ -24,7 +24,7 @@ func Written() []string { return []string{"*/MANIFEST-*", "*/marker.*", tail.Fil
 
 // openTail reads the mark of the log's end. A mark that cannot be read is replaced, since
 // the checkpoint of the state is compared with the log too.
-func (r *realm) openTail() {
+func (r *opening) openTail() {
 	k, err := tail.Open(tail.File(r.c.Dir, r.name))
 	if err != nil {
 		r.log.Warn("cannot read which commit of the log was the last; only the state is compared with the log", "error", err)
@@ -33,7 +33,7 @@ func (r *realm) openTail() {
 }
 
 // keepTail writes the mark of the log's end about once a second until ctx ends.
-func (r *realm) keepTail(ctx context.Context) {
+func (r *following) keepTail(ctx context.Context) {
 	tick := time.NewTicker(keepTail)
 	defer tick.Stop()
 	reported := false
@@ -51,7 +51,7 @@ func (r *realm) keepTail(ctx context.Context) {
 }
 
 // known returns the sequence of the last commit that this process has seen of the log.
-func (r *realm) known() uint64 { return max(r.seen.GetSequence(), r.tail.Mark().Sequence) }
+func (r *opening) known() uint64 { return max(r.seen.GetSequence(), r.tail.Mark().Sequence) }
 
 // accepts reports whether an operator has accepted that commits up to a sequence are lost.
 func (r *realm) accepts(sequence uint64) bool {
@@ -60,7 +60,7 @@ func (r *realm) accepts(sequence uint64) bool {
 
 // checkLog compares the state and the mark of the log's end with the log. If the log has
 // lost commits and an operator has accepted that, it sets aside a state that has them.
-func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
+func (r *opening) checkLog(ctx context.Context, catching func() bool) error {
 	lost, err := r.compareLog(ctx, catching)
 	if err != nil || !lost {
 		return err
@@ -71,7 +71,7 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 
 // compareLog is checkLog, but leaves the state where it is: lost reports whether it has commits that the log has
 // lost, which an operator has accepted.
-func (r *realm) compareLog(ctx context.Context, catching func() bool) (lost bool, err error) {
+func (r *opening) compareLog(ctx context.Context, catching func() bool) (lost bool, err error) {
 	compare := func(check func(ctx context.Context, catching bool) error) (lost *replay.MismatchError, err error) {
 		err = r.await(ctx, func(ctx context.Context) error { return check(ctx, catching()) })
 		if errors.As(err, &lost) {
@@ -86,7 +86,7 @@ func (r *realm) compareLog(ctx context.Context, catching func() bool) (lost bool
 		return replay.CheckLog(ctx, r.seen, r.history, r.name, r.dir(), catching)
 	})
 	if errors.As(err, &r.cut) && r.archive != nil {
-		err = nil // the archive may have a snapshot: see beginState
+		err = nil // the archive may have a snapshot: see findState
 	}
 	checkTail := func(ctx context.Context, catching bool) error {
 		return replay.CheckTail(ctx, r.tail.Mark(), r.history, r.name, r.dir(), catching)
@@ -112,9 +112,9 @@ func (r *realm) compareLog(ctx context.Context, catching func() bool) (lost bool
 	return ofState != nil, nil
 }
 
-// setAside renames the directory of a state that has commits which the log has lost. beginState
+// setAside renames the directory of a state that has commits which the log has lost. findState
 // then puts another state in its place.
-func (r *realm) setAside() error {
+func (r *opening) setAside() error {
 	if r.state != nil {
 		if err := r.state.Close(); err != nil {
 			return err
@@ -134,7 +134,7 @@ func (r *realm) setAside() error {
 
 // lossRecorded notes that the log has a commit that records a loss. revision is the one from which
 // the log continues.
-func (r *realm) lossRecorded(revision uint64) {
+func (r *opened) lossRecorded(revision uint64) {
 	if r.tail.Forget(revision) {
 		r.loss = nil
 	}
@@ -145,7 +145,7 @@ func (r *realm) lossRecorded(revision uint64) {
 var errRecorded = errors.New("the loss of commits is recorded")
 
 // recordLoss runs a writer until its first commit, which records the loss.
-func (r *realm) recordLoss(ctx context.Context, w *writer.Writer, ready <-chan struct{}) error {
+func (r *following) recordLoss(ctx context.Context, w *writer.Writer, ready <-chan struct{}) error {
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

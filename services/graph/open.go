@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,15 +13,80 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/tail"
+	"github.com/coppice-gc/coppice/services/graph/writer"
 )
+
+// opened is a realm with its log, and with the state into which it is folded. Later phases are built on it.
+type opened struct {
+	*realm
+	events *eventlog.Log
+	// history is events with what the archive has before the stream's first message.
+	history *archived.Log
+	// reading is history for clients: it passes over damaged segments.
+	reading      *archived.Log
+	parkedStream jetstream.Stream
+	// begins is the last position of the stream with which it was found to begin: what precedes it is archived. See
+	// logBegins.
+	begins atomic.Uint64
+	// end is the last position of the log that this replica has caught up with.
+	end   uint64
+	tail  *tail.Keeper
+	skips replay.Skips
+	loss  *writer.Loss // of commits of the log, until it is recorded; nil for none
+	// state is nil while there is none that can be used: until findState has found one, and while that replaces
+	// it.
+	state *state.State
+}
+
+// opening is a realm for which a state is looked for that fits its log. Nothing is served yet, and one goroutine uses
+// it.
+type opening struct {
+	*opened
+	// seen is the checkpoint of the state when it was opened, also of one whose rebuild was interrupted.
+	seen *coppicev1.Checkpoint
+	// unusable is why the state must be rebuilt before it is opened; nil if it need not be.
+	unusable error
+	// cut is set if the log begins behind the state: see findState.
+	cut *replay.CutError
+}
+
+// newOpening begins a run of the realm.
+func newOpening(r *realm) *opening {
+	o := &opening{opened: &opened{realm: r}}
+	o.skips.Report = o.reportSkipped
+	o.openTail()
+	return o
+}
+
+// openHistory opens the log of the realm, with what the archive has before it, and checks that it is
+// the one that this replica knows.
+func (r *opening) openHistory(ctx context.Context) error {
+	if err := r.openLog(ctx); err != nil {
+		return err
+	}
+	if err := r.openArchived(ctx); err != nil {
+		return err
+	}
+	r.clock.Compare() // NATS replies now; earlier comparisons may have failed
+	begun := time.Now()
+	catching := func() bool { return time.Since(begun) < r.events.MaxLag() }
+	lost := r.restoreTail(ctx, catching)
+	if err := r.checkLog(ctx, catching); err != nil {
+		return errors.Join(err, lost)
+	}
+	return r.checkExtent(ctx)
+}
 
 // openLog opens the log and creates the other streams if they do not exist. It creates a
 // log only if the state is empty. Otherwise a missing log is a MismatchError: an operator
 // has to restore it. A mark of another installation is a ForeignError.
-func (r *realm) openLog(ctx context.Context) error {
+func (r *opening) openLog(ctx context.Context) error {
 	seen := r.known()
 	return r.await(ctx, func(ctx context.Context) (err error) {
 		if seen > 0 && !r.accepts(seen) {
@@ -51,7 +117,7 @@ func (r *realm) openLog(ctx context.Context) error {
 
 // raiseReplicas has as many servers store the log as the configuration says, if they are fewer, as after a restore. A
 // log whose copies cannot be made is served as before.
-func (r *realm) raiseReplicas(ctx context.Context) {
+func (r *opened) raiseReplicas(ctx context.Context) {
 	before, err := r.events.Raise(ctx, r.c.Replicas)
 	switch {
 	case err != nil:
@@ -169,9 +235,9 @@ func waiting(ctx context.Context, log *slog.Logger, what string, err error) erro
 }
 
 // openState opens the state. A state that cannot be used, or whose rebuild was interrupted, is not
-// opened: it stays on disk until checkLog has found that its log still exists. Then beginState
+// opened: it stays on disk until checkLog has found that its log still exists. Then findState
 // replaces it.
-func (r *realm) openState() error {
+func (r *opening) openState() error {
 	s, err := state.Open(r.dir(), r.c.State)
 	var unfinished *state.UnfinishedError
 	var newer *state.NewerError
@@ -196,7 +262,7 @@ func (r *realm) openState() error {
 }
 
 // resetState deletes the state, which must not be open, and opens an empty one.
-func (r *realm) resetState() error {
+func (r *opening) resetState() error {
 	if err := state.Remove(r.dir()); err != nil {
 		return err
 	}
@@ -210,7 +276,7 @@ func (r *realm) resetState() error {
 
 // rebuildState replaces a state that cannot be used by a replay of the log. If the log
 // cannot be read to its end, the state stays as it is.
-func (r *realm) rebuildState(ctx context.Context) error {
+func (r *opening) rebuildState(ctx context.Context) error {
 	why := r.unusable
 	r.enter(phaseCatching)
 	done, err := replay.Replace(ctx, r.history, r.c.Dir, r.c.State)
@@ -228,7 +294,7 @@ func (r *realm) rebuildState(ctx context.Context) error {
 }
 
 // rebuilt reports that a state which could not be used was replaced.
-func (r *realm) rebuilt(from string, attrs ...any) {
+func (r *opening) rebuilt(from string, attrs ...any) {
 	why := r.unusable
 	if why == nil {
 		return
@@ -254,7 +320,7 @@ func (r *realm) failure(err error) error {
 }
 
 // whenFailed calls end when the state fails, unless stop was called before.
-func (r *realm) whenFailed(end func()) (stop func()) {
+func (r *opened) whenFailed(end func()) (stop func()) {
 	if r.state == nil {
 		return func() {}
 	}
@@ -276,7 +342,7 @@ func (r *realm) whenFailed(end func()) (stop func()) {
 
 // closeState closes the state, when everything that uses it has ended because of why. If
 // the state has failed, it returns that failure instead of the errors that followed.
-func (r *realm) closeState(why error) error {
+func (r *opened) closeState(why error) error {
 	if r.state == nil {
 		return why
 	}

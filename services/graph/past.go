@@ -7,7 +7,7 @@ import "github.com/coppice-gc/coppice/services/graph/history"
 const historyDir = ".history"
 
 // openPast returns the past of the realm. It must be closed.
-func (r *realm) openPast() *history.History {
+func (r *following) openPast() *history.History {
 	return r.states.Load().Realm(history.Config{
 		Realm: r.name, Log: r.reading, Keys: r.keys, Created: r.events.Created(), Archive: r.archive,
 		State: r.state, Now: r.time.Now, Logger: r.log,

@@ -13,7 +13,7 @@ import (
 
 // restored returns what the next commit records of a log that was restored from a backup, which may lack commits that no
 // graph service here has seen. It returns nil unless Config.Restored names the realm, and if that is recorded already.
-func (r *realm) restored(ctx context.Context) (*writer.Loss, error) {
+func (r *following) restored(ctx context.Context) (*writer.Loss, error) {
 	restored := r.c.Restored[r.name]
 	if restored == 0 {
 		return nil, nil
@@ -32,7 +32,7 @@ func (r *realm) restored(ctx context.Context) (*writer.Loss, error) {
 
 // recordsLoss reports whether a commit from a position of the log on records a loss. What was cut from there has
 // recorded it, since commits are cut long after they were appended.
-func (r *realm) recordsLoss(ctx context.Context, from uint64) (records bool, err error) {
+func (r *opened) recordsLoss(ctx context.Context, from uint64) (records bool, err error) {
 	var last, first uint64
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
 		last, first, err = r.events.Last(ctx)
@@ -60,7 +60,7 @@ func (r *realm) recordsLoss(ctx context.Context, from uint64) (records bool, err
 }
 
 // recordsLossAt reports whether the commit at a position records a loss.
-func (r *realm) recordsLossAt(ctx context.Context, at uint64) (bool, error) {
+func (r *opened) recordsLossAt(ctx context.Context, at uint64) (bool, error) {
 	message, err := r.events.Get(ctx, at)
 	if errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, eventlog.ErrForeign) {
 		return false, nil

@@ -23,7 +23,7 @@ const failureLasts = 2 * time.Minute
 
 // sizeCheck warns of a log that is larger than its retention.
 type sizeCheck struct {
-	r      *realm
+	r      *following
 	warned time.Time
 }
 
@@ -46,7 +46,7 @@ func (c *sizeCheck) check(e *eventlog.Extent) {
 }
 
 // uncut says why the log is not cut. If this process does not know that, it says when commits are cut.
-func (r *realm) uncut() (reason string, known bool) {
+func (r *following) uncut() (reason string, known bool) {
 	if r.archive == nil {
 		return "only archived commits are cut, and this graph service has no archive: start it with --archive, or keep everything with coppice realm set " + r.name + " logRetention=all", true
 	}

@@ -42,7 +42,7 @@ func (s *Service) runRealm(ctx context.Context, r *realm) error {
 		}
 		if s.c.OutlastFullDisk && outOfSpace(err) {
 			full, pause = err, min(pause, longestFull)
-		} else if errors.Is(err, state.ErrDamaged) && r.unusable == nil {
+		} else if errors.Is(err, state.ErrDamaged) && !errors.As(err, new(*unusableError)) {
 			pause = firstRetry // the next run rebuilds the state
 		} else if !s.works() {
 			return cmp.Or(full, err) // a state that could not be closed then cannot be opened

@@ -31,7 +31,7 @@ type archiveSize struct {
 }
 
 // storage measures what the realm takes on disks.
-func (r *realm) storage(ctx context.Context) (*coppicev1.Storage, error) {
+func (r *following) storage(ctx context.Context) (*coppicev1.Storage, error) {
 	e, err := r.events.Extent(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (r *realm) storage(ctx context.Context) (*coppicev1.Storage, error) {
 
 // archiveSize lists the entries of the realm in the archive, unless that was done just before: clients cannot have them
 // listed more often.
-func (r *realm) archiveSize(ctx context.Context) (size archiveSize) {
+func (r *following) archiveSize(ctx context.Context) (size archiveSize) {
 	r.measuring.Lock()
 	defer r.measuring.Unlock()
 	again := measureArchiveAgain
@@ -90,7 +90,7 @@ const fullAt = 0.85
 
 // diskCheck warns of a disk that becomes full.
 type diskCheck struct {
-	r      *realm
+	r      *following
 	warned time.Time
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
+func (r *following) propagatorConfig(w *writer.Writer) propagator.Config {
 	return propagator.Config{
 		Realm: r.name, State: r.state, JS: r.js, Now: r.time.Now, Log: r.log, Failpoint: r.c.Failpoint,
 		Queued: r.queued, Parked: r.parked, Calls: r.calls(), Limits: r.c.CallLimits,
@@ -60,7 +60,7 @@ func coverStep(ctx context.Context, w *writer.Writer, s policies.Step) error {
 
 // walkPolicies does the walks of protection policies until ctx ends. A step that the writer
 // refuses now is done later.
-func (r *realm) walkPolicies(ctx context.Context, w *policies.Walker) error {
+func (r *following) walkPolicies(ctx context.Context, w *policies.Walker) error {
 	for {
 		err := w.Run(ctx)
 		var refused *lifecycle.Error
@@ -83,7 +83,7 @@ const verbCover = "cover"
 const verbUnblock = "unblock"
 
 // countWork counts the messages of work that NATS reports within 2 s.
-func (r *realm) countWork(ctx context.Context) {
+func (r *following) countWork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	stream, err := r.js.Stream(ctx, bus.WorkStream(r.name))
@@ -100,7 +100,7 @@ func (r *realm) countWork(ctx context.Context) {
 }
 
 // queued is how many messages wait in a queue, or are with a worker.
-func (r *realm) queued(ctx context.Context, queue string) (uint64, error) {
+func (r *following) queued(ctx context.Context, queue string) (uint64, error) {
 	for _, c := range bus.WorkConsumers(r.name) {
 		if c.FilterSubject != bus.WorkSubject(r.name, queue) {
 			continue
@@ -116,7 +116,7 @@ func (r *realm) queued(ctx context.Context, queue string) (uint64, error) {
 }
 
 // parked reports whether the call of an external finalizer is parked.
-func (r *realm) parked(ctx context.Context, subject string) (bool, error) {
+func (r *opened) parked(ctx context.Context, subject string) (bool, error) {
 	_, err := r.parkedStream.GetLastMsgForSubject(ctx, bus.ParkedSubject(r.name, subject, 0))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil

@@ -20,7 +20,7 @@ import (
 
 // write runs the writer, the propagator and the API of the writer, until ctx ends, the
 // lease is lost, or another writer has appended (fencing).
-func (r *realm) write(ctx context.Context, l *lease.Lease) error {
+func (r *following) write(ctx context.Context, l *lease.Lease) error {
 	if r.loss == nil {
 		var err error
 		if r.loss, err = r.restored(ctx); err != nil {
@@ -42,7 +42,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 
 // term is what runs while this process is the writer of a realm.
 type term struct {
-	*realm
+	*following
 	lease  *lease.Lease
 	w      *writer.Writer
 	prop   *propagator.Propagator
@@ -57,9 +57,9 @@ type term struct {
 	settings lifecycle.Settings
 }
 
-func (r *realm) newTerm(l *lease.Lease) *term {
+func (r *following) newTerm(l *lease.Lease) *term {
 	t := &term{
-		realm: r, lease: l, ready: make(chan struct{}), resumed: make(chan struct{}),
+		following: r, lease: l, ready: make(chan struct{}), resumed: make(chan struct{}),
 		paused: r.state.Realm().Paused, kinds: r.state.Kinds(), settings: r.state.Settings(),
 	}
 	if !t.paused {
@@ -69,7 +69,7 @@ func (r *realm) newTerm(l *lease.Lease) *term {
 		Realm:      r.name,
 		State:      r.state,
 		Log:        located{r.events, r.history, r.state},
-		LogEnd:     r.logEnd,
+		LogEnd:     r.end,
 		NewestKey:  r.keys.Newest,
 		Loss:       r.loss,
 		Lease:      l,

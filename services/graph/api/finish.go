@@ -8,7 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
-	"github.com/coppice-gc/coppice/services/graph/delays"
+	"github.com/coppice-gc/coppice/services/graph/resolve"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -54,7 +54,7 @@ func (s *writerServer) examine(r *coppicev1.FinishRequest) (command.Kept, *lifec
 		}
 	}
 	for _, u := range due {
-		found, fail := delays.Of(s.ctx, snap, snap.Node(u), max(lifecycle.TimeOf(s.w.Now()), snap.Time()))
+		found, fail := resolve.DelayOf(s.ctx, snap, snap.Node(u), max(lifecycle.TimeOf(s.w.Now()), snap.Time()))
 		if fail != nil {
 			err = fail
 			break

@@ -8,7 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/queue"
 	"github.com/coppice-gc/coppice/internal/uid"
-	"github.com/coppice-gc/coppice/services/graph/delays"
+	"github.com/coppice-gc/coppice/services/graph/resolve"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -102,7 +102,7 @@ func (x *examiner) examine(ctx context.Context, u uid.UID) error {
 			x.mu.Unlock()
 			return false, nil
 		}
-		found, err := delays.Of(ctx, snap, w.node, now)
+		found, err := resolve.DelayOf(ctx, snap, w.node, now)
 		since := x.again(u, start, now, found.TooMany)
 		if since != 0 && since.Add(x.p.c.CrowdedAfter) <= now && x.p.c.Crowded != nil {
 			x.p.c.Crowded(snap, w.node, w.Examine, since)

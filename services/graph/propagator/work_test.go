@@ -16,7 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/delays"
+	"github.com/coppice-gc/coppice/services/graph/resolve"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
@@ -79,7 +79,7 @@ func read(t *testing.T, m *nats.Msg) work {
 func kept(ctx *lifecycle.Context, r *statetest.Realm, n *lifecycle.Node) []uid.UID {
 	snap := r.Snapshot()
 	defer snap.Close()
-	found, err := delays.Of(context.Background(), snap, n, ctx.Now)
+	found, err := resolve.DelayOf(context.Background(), snap, n, ctx.Now)
 	if err != nil || found.Delayed || found.TooMany {
 		return nil
 	}

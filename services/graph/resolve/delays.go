@@ -1,11 +1,4 @@
-// Package delays examines the dependents of an owner that is being deleted in the
-// foreground, if the counters alone do not show whether one of them delays it: no dependent
-// blocks, and some are not terminating (docs/semantics.md, A13).
-//
-// It reads a snapshot, outside of any commit, and may read many dependents. Its result is a
-// proposal: the writer verifies it in the commit that removes the finalizer
-// ([lifecycle.Finish]).
-package delays
+package resolve
 
 import (
 	"context"
@@ -15,8 +8,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Finding is the result of an examination of an owner's dependents.
-type Finding struct {
+// Delay is what delays an owner that is being deleted in the foreground.
+type Delay struct {
 	// Delayed: a dependent delays the owner. The examination ends at the first such
 	// dependent.
 	Delayed bool
@@ -31,13 +24,17 @@ type Finding struct {
 	Kept []uid.UID
 }
 
-// page is the number of dependents that are read at once.
-const page = 1024
+// delayPage is the number of dependents that DelayOf reads at once.
+const delayPage = 1024
 
-// Of examines the dependents of owner, in the order of the index. If ctx ends first, it
-// returns the error of ctx. It does not return failures of reads: the caller must check
-// snap.Err.
-func Of(ctx context.Context, snap *state.Snapshot, owner *lifecycle.Node, now lifecycle.Time) (f Finding, err error) {
+// DelayOf examines the dependents of an owner that is being deleted in the foreground, in the order of
+// the index. It is needed if the counters alone do not show whether one of them delays the owner: no
+// dependent blocks, and some are not terminating (docs/semantics.md, A13).
+//
+// It reads a snapshot, outside of any commit, and may read many dependents. Its result is a proposal:
+// the writer verifies it in the commit that removes the finalizer (lifecycle.Finish). If ctx ends first,
+// DelayOf returns the error of ctx. It does not return failures of reads: the caller must check snap.Err.
+func DelayOf(ctx context.Context, snap *state.Snapshot, owner *lifecycle.Node, now lifecycle.Time) (f Delay, err error) {
 	filter := snap.ValidClaims(owner, true)
 	var cursor state.Edge
 	for {
@@ -47,7 +44,7 @@ func Of(ctx context.Context, snap *state.Snapshot, owner *lifecycle.Node, now li
 		var found []uid.UID
 		snap.Dependents(owner.UID, filter, cursor, func(e state.Edge, d uid.UID) bool {
 			cursor, found = e, append(found, d)
-			return len(found) < page
+			return len(found) < delayPage
 		})
 		snap.Prefetch(found)
 		snap.PrefetchOwners(found)
@@ -69,7 +66,7 @@ func Of(ctx context.Context, snap *state.Snapshot, owner *lifecycle.Node, now li
 			f.TooMany = true
 			return f, nil
 		}
-		if len(found) < page || snap.Err() != nil {
+		if len(found) < delayPage || snap.Err() != nil {
 			return f, nil //nolint:nilerr // callers ask the snapshot for its error
 		}
 		snap.Forget()

@@ -108,7 +108,7 @@ func (r *realm) archiveFailed(id [16]byte, what string, err error) {
 
 // awaitArchive calls do, which reads the archive, until it succeeds or fails with an error that waiting does not
 // cure. It waits for an archive that hangs, and for one in NATS.
-func (r *realm) awaitArchive(ctx context.Context, do func(context.Context) error) error {
+func (r *opened) awaitArchive(ctx context.Context, do func(context.Context) error) error {
 	defer r.waits.Store(nil)
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		err := do(ctx)
@@ -150,7 +150,7 @@ const (
 
 // damagedEntry counts an entry of the archive that is passed over, logs it, and publishes a warning, unless that was done lately.
 // It is safe for concurrent use.
-func (r *realm) damagedEntry(name string, err error) {
+func (r *opened) damagedEntry(name string, err error) {
 	r.passedMu.Lock()
 	if r.passed == nil {
 		r.passed = unusableEntries{}
@@ -168,7 +168,7 @@ func (r *realm) damagedEntry(name string, err error) {
 }
 
 // unreadableSegment is damagedEntry for a segment that a client has come to.
-func (r *realm) unreadableSegment(name string, err error) {
+func (r *opened) unreadableSegment(name string, err error) {
 	var version *segment.VersionError
 	if !errors.As(err, &version) {
 		err = fmt.Errorf("%w; its commits cannot be read before it is replaced: if another archive has it, or the stream of the log still has its commits, delete it, and copy it from another archive (coppice archive copy), or let it be archived again", err)
@@ -200,7 +200,7 @@ func (u unusableEntries) add(name string, err error) (message string, due bool) 
 }
 
 // runArchiver archives the log of the realm until ctx ends. It returns at once if the process has no archive.
-func (r *realm) runArchiver(ctx context.Context) {
+func (r *following) runArchiver(ctx context.Context) {
 	dir := filepath.Join(r.c.Dir, archiverDir, r.name)
 	if r.archive == nil {
 		_ = os.RemoveAll(dir) // of a process with an archive that was killed
@@ -246,7 +246,7 @@ func (r *realm) runArchiver(ctx context.Context) {
 }
 
 // archiveRetention returns what bounds the archive of the realm.
-func (r *realm) archiveRetention() lifecycle.Retention {
+func (r *following) archiveRetention() lifecycle.Retention {
 	if s := r.state.Settings(); s.HasArchiveRetention {
 		return s.ArchiveRetention
 	}

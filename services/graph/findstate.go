@@ -14,10 +14,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// beginState gives the realm a state from which it can follow the log, if the present one is
+// findState gives the realm a state from which it can follow the log, if the present one is
 // missing, unusable, empty, or ends before the stream begins: the newest snapshot of the archive
 // or, without one, a replay.
-func (r *realm) beginState(ctx context.Context) error {
+func (r *opening) findState(ctx context.Context) error {
 	if r.state != nil && r.cut == nil && r.seen.GetSequence() > 0 {
 		var first uint64
 		if err := r.await(ctx, func(ctx context.Context) (err error) {
@@ -46,7 +46,7 @@ func (r *realm) beginState(ctx context.Context) error {
 
 // loadSnapshot replaces the state by the newest snapshot of the archive and the log since. The state stays as it
 // was unless the log can be read to its end. It returns false if there is no snapshot that can be used.
-func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
+func (r *opening) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	if r.archive == nil {
 		return false, nil
 	}
@@ -116,7 +116,7 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 var errLost = errors.New("the snapshot has commits that the log has lost")
 
 // foldRest compares a state that was loaded with the log, and folds the rest of the log into it.
-func (r *realm) foldRest(ctx context.Context, dir string) (err error) {
+func (r *opening) foldRest(ctx context.Context, dir string) (err error) {
 	s, err := state.Open(dir, r.c.State)
 	if err != nil {
 		return r.failure(err)
@@ -154,7 +154,7 @@ func (r *realm) foldRest(ctx context.Context, dir string) (err error) {
 }
 
 // reopen opens the state again that loadSnapshot has closed, unless it cannot be used.
-func (r *realm) reopen() error {
+func (r *opening) reopen() error {
 	if r.unusable == nil && r.seen.GetElidedUntil() == 0 {
 		return r.open()
 	}
@@ -162,7 +162,7 @@ func (r *realm) reopen() error {
 }
 
 // open opens a state that is known to be usable.
-func (r *realm) open() error {
+func (r *opening) open() error {
 	s, err := state.Open(r.dir(), r.c.State)
 	if err != nil {
 		return r.failure(err)
