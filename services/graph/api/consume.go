@@ -105,18 +105,18 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 // that leaves out calls.
 func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process string, c jetstream.ConsumerConfig) *lifecycle.Error {
 	c.Metadata = map[string]string{bus.MetaProcess: process, bus.MetaActor: actor}
-	stream, is, kept, fail := s.createConsumer(ctx, &c)
-	if fail != nil || is == nil {
+	stream, info, inherits, fail := s.createConsumer(ctx, &c)
+	if fail != nil || info == nil {
 		return fail
 	}
-	leave, err := []*jetstream.ConsumerInfo{is}, error(nil)
-	if !kept {
-		if leave, err = bus.Ahead(ctx, stream, []*jetstream.ConsumerInfo{is}); err == nil && len(leave) == 0 {
-			leave, err = bus.LeaveOut(ctx, stream, []*jetstream.ConsumerInfo{is})
+	leave, err := []*jetstream.ConsumerInfo{info}, error(nil)
+	if !inherits {
+		if leave, err = bus.Ahead(ctx, stream, []*jetstream.ConsumerInfo{info}); err == nil && len(leave) == 0 {
+			leave, err = bus.LeaveOut(ctx, stream, []*jetstream.ConsumerInfo{info})
 		}
 	}
 	if err == nil && len(leave) > 0 {
-		err = s.renewConsumer(ctx, stream, is, c)
+		err = s.renewConsumer(ctx, stream, info, c)
 	}
 	if err != nil {
 		return s.jetStream("consumer of "+c.Description, err)
@@ -142,9 +142,9 @@ func (s *replicaServer) renewConsumer(ctx context.Context, stream jetstream.Stre
 }
 
 // createConsumer creates a consumer, or updates the configuration of an existing one; then c gets the actor that
-// created it. The result is is nil if the stream was created again together with the consumer. kept says that the consumer
-// is new, and that the NATS server gave it the state of an earlier one.
-func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.ConsumerConfig) (stream jetstream.Stream, is *jetstream.ConsumerInfo, kept bool, fail *lifecycle.Error) {
+// created it. info is nil if the stream was created again together with the consumer. inherits says that the
+// consumer is new, and that the NATS server gave it the state of an earlier one.
+func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.ConsumerConfig) (stream jetstream.Stream, info *jetstream.ConsumerInfo, inherits bool, fail *lifecycle.Error) {
 	what := "consumer of " + c.Description
 	select {
 	case s.consuming <- struct{}{}: // so that no other consumer is created after the count
@@ -174,9 +174,9 @@ func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.Consume
 	}
 	created, err := stream.CreateOrUpdateConsumer(ctx, *c)
 	if err == nil {
-		is = created.CachedInfo()
+		info = created.CachedInfo()
 		// If another service has created it meanwhile, it has delivered nothing, or has the time of that.
-		return stream, is, !found && is.Delivered.Consumer > 0 && is.Delivered.Last == nil, nil
+		return stream, info, !found && info.Delivered.Consumer > 0 && info.Delivered.Last == nil, nil
 	}
 	if bus.IsConsumerDamaged(err) && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil {
 		s.Log.Warn("a consumer is damaged, as after a power loss of the NATS server; its stream is created again, and its calls published again", "consumer", c.Durable, "error", err)

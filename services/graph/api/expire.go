@@ -103,5 +103,5 @@ func newExpire(r *coppicev1.ExpireRequest) (writer.Work, *lifecycle.Error) {
 	if n := len(r.GetObjects()); n > maxDue {
 		return nil, lifecycle.ErrBadRequest("objects: %d, at most %d", n, maxDue)
 	}
-	return work(command.NewExpire(r))
+	return asWork(command.NewExpire(r))
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// finish reads a request of the built-in finalizers. If the counters do not show whether a
-// foreground deletion is complete, finish examines the dependents here, outside of the
+// finishWork reads a request of the built-in finalizers. If the counters do not show whether a
+// foreground deletion is complete, finishWork examines the dependents here, outside of the
 // commit. The commit only verifies the result.
-func (s *writerServer) finish(q *request) (writer.Work, *lifecycle.Error) {
+func (s *writerServer) finishWork(q *request) (writer.Work, *lifecycle.Error) {
 	var r coppicev1.FinishRequest
 	if err := q.read(&r); err != nil {
 		return nil, err
@@ -23,19 +23,19 @@ func (s *writerServer) finish(q *request) (writer.Work, *lifecycle.Error) {
 	var kept command.Kept
 	if r.GetFinalizer() == lifecycle.FinalizerForeground {
 		var err *lifecycle.Error
-		if !s.during(func() { kept, err = s.examine(&r) }) {
+		if !s.during(func() { kept, err = s.keptByUnknown(&r) }) {
 			err = s.stopping()
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return work(command.NewFinish(&r, kept))
+	return asWork(command.NewFinish(&r, kept))
 }
 
-// examine returns which dependents of the owners are kept by unknown owners alone. It stops
+// keptByUnknown returns which dependents of the owners are kept by unknown owners alone. It stops
 // after lifecycle.MaxExamined dependents, because one commit examines no more.
-func (s *writerServer) examine(r *coppicev1.FinishRequest) (command.Kept, *lifecycle.Error) {
+func (s *writerServer) keptByUnknown(r *coppicev1.FinishRequest) (command.Kept, *lifecycle.Error) {
 	uids, err := uid.Unpack(nil, r.GetUids())
 	if err != nil {
 		return nil, nil //nolint:nilerr // NewFinish refuses the request

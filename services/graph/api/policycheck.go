@@ -16,9 +16,9 @@ const policyResource = expirypolicy.Plural + "." + lifecycle.Group
 // that it stores.
 const maxExpiryPolicies = 100
 
-// checkPolicy returns decide or, for expiry policies, a function that also refuses to store a policy that cannot
+// checkPolicy returns decide or, for expiry policies, a decider that also refuses to store a policy that cannot
 // be evaluated, and too many of them (B6.5). Package lifecycle does not know CEL.
-func checkPolicy(at bus.API, decide decide) decide {
+func checkPolicy(at bus.API, decide decider) decider {
 	if resource(at) != policyResource {
 		return decide
 	}

@@ -130,7 +130,7 @@ func decodeToken(token string) (c state.NameCursor, err *lifecycle.Error) {
 	return state.NameCursor{Namespace: namespace, Name: name}, nil
 }
 
-// page is a page of a list: the objects of a kind that match, behind a cursor.
+// page is a page of a list: the objects of a kind that match, after a cursor.
 type page struct {
 	kind      *lifecycle.Kind
 	namespace string // empty: all

@@ -11,7 +11,7 @@ import (
 )
 
 // Messages of the log may be missing, and those that are no commits are in no archive. So a reader compares
-// each commit behind missing messages with the commit before them.
+// each commit after missing messages with the commit before them.
 
 // lookBack is the number of messages before the first one that begin looks at first.
 const lookBack = 64
@@ -20,7 +20,7 @@ const lookBack = 64
 const maxLookBack = 1 << 16
 
 // begin finds the last commit before the messages that are read: those that are older are skipped, and those
-// that are missing behind it are a gap.
+// that are missing after it are a gap.
 func (r *logReading) begin(ctx context.Context) error {
 	first := max(r.first, 1)
 	defer func() { r.reached, r.missed = r.next-1, false }() // what precedes the range is not part of it
@@ -56,7 +56,7 @@ func (r *logReading) lookAt(ctx context.Context, from, until uint64) error {
 	return nil
 }
 
-// lookChunk is lookAt for some messages, and sets from to the position behind them.
+// lookChunk is lookAt for some messages, and sets from to the position after them.
 func (r *logReading) lookChunk(ctx context.Context, from *uint64, until uint64) error {
 	leave, err := r.s.placeToRead(ctx, r.beat)
 	if err != nil {

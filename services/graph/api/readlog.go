@@ -86,7 +86,7 @@ type logReading struct {
 	sequence          uint64 // of the last commit that was not skipped, zero if it is not known
 	position          uint64 // of this commit
 	reached           uint64 // the position of the last message that skips has seen
-	missed            bool   // messages are missing behind position
+	missed            bool   // messages are missing after position
 	from              uint64 // where the batch that is sent next begins
 	bytes             uint64 // of entries, as they are sent
 	count             uint32
@@ -283,7 +283,7 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 	}
 	defer leave()
 	pending, err := r.s.r.Log.Read(ctx, r.next, logChunk, maxStreamed, func(m eventlog.Message) error { return r.visit(ctx, m) })
-	if len(r.entries) > 0 { // also after an error: next is behind them
+	if len(r.entries) > 0 { // also after an error: next is after them
 		if err := r.flush(false); err != nil {
 			return false, err
 		}

@@ -109,7 +109,7 @@ func (r *warningReading) beat() error {
 	return r.flush(false)
 }
 
-// chunk reads and sends some warnings, and returns how many are behind them.
+// chunk reads and sends some warnings, and returns how many follow.
 func (r *warningReading) chunk(ctx context.Context) (pending uint64, err error) {
 	leave, err := r.s.placeToRead(ctx, r.beat)
 	if err != nil {

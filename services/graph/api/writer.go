@@ -50,11 +50,11 @@ func (s *writerServer) endpoints() error {
 		verb   string
 		handle func(*request, bus.API) *lifecycle.Error
 	}{
-		{bus.VerbCreate, s.objects(create)},
-		{bus.VerbUpdate, s.objects(each(lifecycle.Update))},
-		{bus.VerbUpdateStatus, s.objects(each(lifecycle.UpdateStatus))},
-		{bus.VerbApply, s.objects(apply(false))},
-		{bus.VerbApplyAcross, s.objects(apply(true))},
+		{bus.VerbCreate, s.writeObjects(decidesCreations)},
+		{bus.VerbUpdate, s.writeObjects(decidesBy(lifecycle.Update))},
+		{bus.VerbUpdateStatus, s.writeObjects(decidesBy(lifecycle.UpdateStatus))},
+		{bus.VerbApply, s.writeObjects(decidesApplies(false))},
+		{bus.VerbApplyAcross, s.writeObjects(decidesApplies(true))},
 		{bus.VerbPatch, s.patch},
 		{bus.VerbImport, s.importObjects},
 		{bus.VerbRestore, s.restore},
@@ -83,10 +83,10 @@ func (s *writerServer) endpoints() error {
 		actor string
 		work  func(*request) (writer.Work, *lifecycle.Error)
 	}{
-		{bus.OpPropose, bus.RoleProcessor, propose},
-		{bus.OpOrphan, bus.RoleFinalizers, orphan},
-		{bus.OpFinish, bus.RoleFinalizers, s.finish},
-		{bus.OpDrain, bus.RoleFinalizers, drain},
+		{bus.OpPropose, bus.RoleProcessor, proposeWork},
+		{bus.OpOrphan, bus.RoleFinalizers, orphanWork},
+		{bus.OpFinish, bus.RoleFinalizers, s.finishWork},
+		{bus.OpDrain, bus.RoleFinalizers, drainWork},
 	} {
 		err := s.add(s.operation(e.op, e.actor), func(q *request) {
 			work, err := e.work(q)
@@ -168,8 +168,8 @@ func (s *writerServer) answer(q replier) func(proto.Message, *lifecycle.Error) {
 
 func resource(at bus.API) string { return lifecycle.ResourceName(at.Group, at.Plural) }
 
-// objects handles the verbs whose request is an ObjectsRequest.
-func (s *writerServer) objects(by decideObjects) func(*request, bus.API) *lifecycle.Error {
+// writeObjects handles the verbs whose request is an ObjectsRequest.
+func (s *writerServer) writeObjects(decides newDecider) func(*request, bus.API) *lifecycle.Error {
 	return func(q *request, at bus.API) *lifecycle.Error {
 		var r coppicev1.ObjectsRequest
 		if err := q.read(&r); err != nil {
@@ -180,7 +180,7 @@ func (s *writerServer) objects(by decideObjects) func(*request, bus.API) *lifecy
 		}
 		return s.submit(q, at, &command.Objects{
 			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(), ReturnObjects: r.GetReturnObjects(),
-			Decide: checkPolicy(at, strictly(r.GetStrictOwners(), by(at.Namespace, r.GetObjects()))),
+			Decide: checkPolicy(at, withStrictOwners(r.GetStrictOwners(), decides(at.Namespace, r.GetObjects()))),
 			Name:   func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 		}, "")
 	}
@@ -196,7 +196,7 @@ func (s *writerServer) patch(q *request, at bus.API) *lifecycle.Error {
 	}
 	return s.submit(q, at, &command.Objects{
 		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetPatches()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(),
-		Decide: checkPolicy(at, strictly(r.GetStrictOwners(), func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		Decide: checkPolicy(at, withStrictOwners(r.GetStrictOwners(), func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Patch(ctx, at, r.GetPatches()[i])
 		})),
 		Name: func(i int) string { return r.GetPatches()[i].GetName() },
@@ -278,7 +278,7 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 		if r.GetPlan() == "" {
 			return lifecycle.ErrBadRequest("also: objects of several resources or namespaces are deleted by a plan: plan the deletion, and name the plan")
 		}
-		work.Count, work.Decide = decideParts(d)
+		work.Count, work.Decide = decidesParts(d)
 		work.Name = nil // the names are of several resources
 	}
 	if r.GetPlan() != "" {
@@ -307,32 +307,32 @@ func (s *writerServer) removeFinalizer(q *request, at bus.API) *lifecycle.Error 
 	}, r.GetReason())
 }
 
-func propose(q *request) (writer.Work, *lifecycle.Error) {
+func proposeWork(q *request) (writer.Work, *lifecycle.Error) {
 	var r coppicev1.ProposeRequest
 	if err := q.read(&r); err != nil {
 		return nil, err
 	}
-	return work(command.NewPropose(&r))
+	return asWork(command.NewPropose(&r))
 }
 
-func orphan(q *request) (writer.Work, *lifecycle.Error) {
+func orphanWork(q *request) (writer.Work, *lifecycle.Error) {
 	var r coppicev1.OrphanRequest
 	if err := q.read(&r); err != nil {
 		return nil, err
 	}
-	return work(command.NewOrphan(&r))
+	return asWork(command.NewOrphan(&r))
 }
 
-func drain(q *request) (writer.Work, *lifecycle.Error) {
+func drainWork(q *request) (writer.Work, *lifecycle.Error) {
 	var r coppicev1.DrainRequest
 	if err := q.read(&r); err != nil {
 		return nil, err
 	}
-	return work(command.NewDrain(&r))
+	return asWork(command.NewDrain(&r))
 }
 
-// work converts the result of a command's constructor for submit.
-func work[W writer.Work](w W, err *lifecycle.Error) (writer.Work, *lifecycle.Error) {
+// asWork returns the result of a command's constructor as work for the writer.
+func asWork[W writer.Work](w W, err *lifecycle.Error) (writer.Work, *lifecycle.Error) {
 	if err != nil {
 		return nil, err
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/plan"
 )
 
-// decide decides the i-th object of a request.
-type decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
+// decider decides the i-th object of a request.
+type decider func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
 
-// create decides creations. It checks what does not depend on the state before the writer
+// decidesCreations returns a decider of creations. It checks what does not depend on the state before the writer
 // decides, so that the writer need not.
-func create(_ string, objects []*coppicev1.Object) decide {
+func decidesCreations(_ string, objects []*coppicev1.Object) decider {
 	checked := make([]lifecycle.Checked, len(objects))
 	for i, o := range objects {
 		checked[i] = lifecycle.Check(o)
@@ -21,10 +21,10 @@ func create(_ string, objects []*coppicev1.Object) decide {
 	}
 }
 
-// apply returns a function that decides applies, as create decides creations: with across also of objects
+// decidesApplies returns a function that makes deciders of applies, as decidesCreations makes one of creations: with across also of objects
 // that use objects in other namespaces.
-func apply(across bool) decideObjects {
-	return func(namespace string, objects []*coppicev1.Object) decide {
+func decidesApplies(across bool) newDecider {
+	return func(namespace string, objects []*coppicev1.Object) decider {
 		checked := make([]lifecycle.Manifest, len(objects))
 		for i, o := range objects {
 			checked[i] = lifecycle.CheckManifest(namespace, o)
@@ -37,20 +37,20 @@ func apply(across bool) decideObjects {
 	}
 }
 
-// decideObjects returns the function that decides the objects of a request for a namespace.
-type decideObjects func(namespace string, objects []*coppicev1.Object) decide
+// newDecider makes a decider of the objects of a request for a namespace.
+type newDecider func(namespace string, objects []*coppicev1.Object) decider
 
-// each returns a function that decides each object by a rule.
-func each(rule func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)) decideObjects {
-	return func(_ string, objects []*coppicev1.Object) decide {
+// decidesBy returns a function that makes deciders which apply a rule to each object.
+func decidesBy(rule func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)) newDecider {
+	return func(_ string, objects []*coppicev1.Object) decider {
 		return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return rule(ctx, at, objects[i])
 		}
 	}
 }
 
-// strictly returns a decide function that refuses owners which do not keep an object, if strict is set.
-func strictly(strict bool, by decide) decide {
+// withStrictOwners returns a decider that refuses owners which do not keep an object, if strict is set.
+func withStrictOwners(strict bool, by decider) decider {
 	if !strict {
 		return by
 	}
@@ -61,9 +61,8 @@ func strictly(strict bool, by decide) decide {
 	}
 }
 
-// decideParts returns the number of objects of a deletion with parts, and the function that decides
-// them in order.
-func decideParts(d plan.Deletion) (count int, by decide) {
+// decidesParts returns the number of objects of a deletion with parts, and their decider.
+func decidesParts(d plan.Deletion) (count int, by decider) {
 	type object struct {
 		name string
 		part *plan.Deletion
