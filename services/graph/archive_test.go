@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -31,17 +30,17 @@ import (
 var soon = archiver.Limits{SegmentBytes: 1000, SegmentAge: time.Millisecond, SnapshotBytes: 1, Interval: 2 * time.Millisecond, Pause: time.Millisecond}
 
 // archiving starts a graph service that archives into a store.
-func (a *archived) archiving(ctx context.Context, dir string, store archive.Store, r *prometheus.Registry, out *logged) *service {
-	a.t.Helper()
-	return serve(a.t, graphConn(a.t, a.n), dir, func(c *graph.Config) {
+func (a *archived) archiving(dir string, store archive.Store, r *prometheus.Registry, out *testkit.Output) *service {
+	a.Helper()
+	return a.serve(dir, func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits, c.Registry, c.Log = store, soon, r, slog.New(slog.NewTextHandler(out, nil))
-	}).writing(ctx)
+	}).writing()
 }
 
 // archives checks by the log of a graph service that archiving never failed, except that it took too
 // long on a busy machine and was tried again.
-func archives(t *testing.T, out *logged, registry *prometheus.Registry) {
-	t.Helper()
+func archives(tb testing.TB, out *testkit.Output, registry *prometheus.Registry) {
+	tb.Helper()
 	slow := 0
 	for line := range strings.Lines(out.String()) {
 		switch {
@@ -49,25 +48,25 @@ func archives(t *testing.T, out *logged, registry *prometheus.Registry) {
 		case strings.Contains(line, "deadline exceeded"), strings.Contains(line, "was compared with the archive"):
 			slow++
 		default:
-			t.Error(line)
+			tb.Error(line)
 		}
 	}
-	if failures := int(counted(t, registry, "coppice_graph_archive_failures_total")); failures != slow {
-		t.Errorf("%d failures, of which %d took too long", failures, slow)
+	if failures := int(metric(tb, registry, "coppice_graph_archive_failures_total")); failures != slow {
+		tb.Errorf("%d failures, of which %d took too long", failures, slow)
 	}
 }
 
 // verified creates objects until the archive has a verified snapshot after a revision, and
 // returns its record and their names.
-func (a *archived) verified(ctx context.Context, realm [16]byte, revision uint64, prefix string) (v archive.Verification, names []string) {
-	a.t.Helper()
-	c := application(a.t, a.n)
-	testkit.WaitFor(a.t, ctx, fmt.Sprintf("a verified snapshot after revision %d", revision), func() bool {
+func (a *archived) verified(realm [16]byte, revision uint64, prefix string) (v archive.Verification, names []string) {
+	a.Helper()
+	c := a.application()
+	a.WaitFor(fmt.Sprintf("a verified snapshot after revision %d", revision), func() bool {
 		names = append(names, fmt.Sprintf("%s-%04d", prefix, len(names)))
-		create(ctx, a.t, c, names[len(names)-1])
-		_, found, ok, err := archive.NewestVerified(ctx, a.store, realm)
+		create(a.Ctx, a, c, names[len(names)-1])
+		_, found, ok, err := archive.NewestVerified(a.Ctx, a.store, realm)
 		if err != nil {
-			a.t.Fatal(err)
+			a.Fatal(err)
 		}
 		v = found
 		return ok && found.Revision > revision
@@ -76,17 +75,14 @@ func (a *archived) verified(ctx context.Context, realm [16]byte, revision uint64
 }
 
 // segmented waits until segments have all commits of the log.
-func (a *archived) segmented(ctx context.Context, realm [16]byte) {
-	a.t.Helper()
-	last, err := a.log().LastCommit(ctx)
+func (a *archived) segmented(realm [16]byte) {
+	a.Helper()
+	last, err := a.log().LastCommit(a.Ctx)
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
-	testkit.WaitFor(a.t, ctx, "segments with all commits", func() bool {
-		segments, err := archive.Segments(ctx, a.store, realm)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+	a.WaitFor("segments with all commits", func() bool {
+		segments := a.items(realm)
 		return len(segments) > 0 && segments[len(segments)-1].Last >= last
 	})
 }
@@ -97,80 +93,92 @@ func (a *archived) segmented(ctx context.Context, realm [16]byte) {
 func TestArchiver(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	registry := prometheus.NewRegistry()
-	var out logged
-	s := a.archiving(ctx, a.dir, a.store, registry, &out)
-	create(ctx, t, application(t, a.n), "first")
-	id, revision := a.at(ctx)
-	first, names := a.verified(ctx, id, 0, "one")
-	second, more := a.verified(ctx, id, max(first.Revision, revision), "two")
+	var out testkit.Output
+	s := a.archiving(a.dir, a.store, registry, &out)
+	a.create("first")
+	id, revision := a.at()
+	first, names := a.verified(id, 0, "one")
+	second, more := a.verified(id, max(first.Revision, revision), "two")
 	names = slices.Concat([]string{"first"}, names, more)
 	if first.From >= first.Sequence || second.From < first.Sequence || second.Hash == first.Hash {
 		t.Errorf("the snapshots were verified as %+v and %+v", first, second)
 	}
-	a.segmented(ctx, id)
-	_, revision = a.at(ctx)
-	testkit.WaitFor(t, ctx, "the metrics", func() bool {
+	a.segmented(id)
+	_, revision = a.at()
+	a.WaitFor("the metrics", func() bool {
 		return metric(t, registry, "coppice_graph_archived_revision") >= float64(revision+second.Revision)
 	})
-	s.stop(ctx)
+	s.Stop()
 	last := checkpoint(t, a.dir)
 	archives(t, &out, registry)
-	var entries []archive.Entry
-	segments := 0
-	for e, err := range a.store.List(ctx, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		entries = append(entries, e)
-		if n, _ := archive.ParseName(e.Name); n.Kind == archive.Segment {
-			segments++
-		}
+	if segments := a.entries(archive.Segment); len(segments) < 3 {
+		t.Errorf("the archive has the segments %v, want at least 3", segments)
 	}
-	if segments < 3 {
-		t.Errorf("%d segments", segments)
-	}
-	reports, err := archive.Verify(ctx, a.store, entries, snapshot.CheckEntry, func(int64) {})
-	if err != nil || len(reports) != 1 || len(reports[0].Problems) > 0 || reports[0].First != 1 {
-		t.Errorf("the archive is verified as %+v, %v", reports, err)
-	}
+	a.undamaged()
 	from := &bootstrap.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
-	if f, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 0, state.Config{}); err != nil || f.Revision != last.GetRevision() || f.Snapshot < second.Sequence {
+	if f, err := from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 0, state.Config{}); err != nil || f.Revision != last.GetRevision() || f.Snapshot < second.Sequence {
 		t.Errorf("the archive gives %+v, %v; the state is at %v", f, err, last)
 	}
 	a.truncate(1)
-	if out := a.has(t.TempDir(), names...); !strings.Contains(out, "started from a snapshot") {
+	if out := a.startsWith(t.TempDir(), names...); !strings.Contains(out, "started from a snapshot") {
 		t.Errorf("an empty replica did not start from the archive: %s", out)
 	}
 }
 
 // at returns the id of the realm, and its last revision.
-func (a *archived) at(ctx context.Context) (realm [16]byte, revision uint64) {
-	a.t.Helper()
-	s, err := application(a.t, a.n).Status(ctx)
+func (a *archived) at() (realm [16]byte, revision uint64) {
+	a.Helper()
+	s, err := a.application().Status(a.Ctx)
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	log := a.log()
-	last, _, err := log.Last(ctx) // the first may be cut before it is read
+	last, _, err := log.Last(a.Ctx) // the first may be cut before it is read
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
-	m, err := log.Message(ctx, last)
+	m, err := log.Message(a.Ctx, last)
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	h, _ := log.Keys().Check(m) // also of a commit with another key
 	return h.RealmID, s.GetRevision()
 }
 
-// entries returns the names of the entries of a kind.
-func (a *archived) entries(ctx context.Context, kind archive.Kind) (names []string) {
-	a.t.Helper()
-	for e, err := range a.store.List(ctx, "") {
+// items returns the segments of a realm.
+func (a *archived) items(realm [16]byte) []archive.Item {
+	a.Helper()
+	segments, err := archive.Segments(a.Ctx, a.store, realm)
+	if err != nil {
+		a.Fatal(err)
+	}
+	return segments
+}
+
+// undamaged verifies the archive, which has one realm from its first commit on, and returns what that found.
+func (a *archived) undamaged() archive.RealmReport {
+	a.Helper()
+	var entries []archive.Entry
+	for e, err := range a.store.List(a.Ctx, "") {
 		if err != nil {
-			a.t.Fatal(err)
+			a.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	reports, err := archive.Verify(a.Ctx, a.store, entries, snapshot.CheckEntry, func(int64) {})
+	if err != nil || len(reports) != 1 || len(reports[0].Problems) > 0 || reports[0].First != 1 {
+		a.Fatalf("the archive is verified as %+v, %v; want one realm from commit 1 on, without problems", reports, err)
+	}
+	return reports[0]
+}
+
+// entries returns the names of the entries of a kind.
+func (a *archived) entries(kind archive.Kind) (names []string) {
+	a.Helper()
+	for e, err := range a.store.List(a.Ctx, "") {
+		if err != nil {
+			a.Fatal(err)
 		}
 		if n, _ := archive.ParseName(e.Name); n.Kind == kind {
 			names = append(names, e.Name)
@@ -183,17 +191,16 @@ func (a *archived) entries(ctx context.Context, kind archive.Kind) (names []stri
 func TestArchiverLeavesNothing(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	left := filepath.Join(a.dir, ".archiver", realm, "verify")
 	if err := os.MkdirAll(left, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, graphConn(t, a.n), a.dir, nil).writing(ctx)
-	testkit.WaitFor(t, ctx, "the files to be removed", func() bool {
+	s := a.serve(a.dir, nil).writing()
+	a.WaitFor("the files to be removed", func() bool {
 		_, err := os.Stat(filepath.Dir(left))
 		return errors.Is(err, os.ErrNotExist)
 	})
-	s.stop(ctx)
+	s.Stop()
 }
 
 // A restored realm, whose stream begins behind its first snapshot, is archived from there.
@@ -203,21 +210,20 @@ func TestArchiverOfRestoredRealm(t *testing.T) {
 	a.creates("one")
 	a.segments()
 	begun := a.restore(0)
-	ctx := testkit.Context(t)
-	s := a.archiving(ctx, t.TempDir(), a.store, prometheus.NewRegistry(), &logged{})
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	if _, err := operator.Operations().Resume(ctx); err != nil {
+	s := a.archiving(t.TempDir(), a.store, prometheus.NewRegistry(), &testkit.Output{})
+	operator := a.as(bus.RoleOperator)
+	if _, err := operator.Operations().Resume(a.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	id, revision := a.at(ctx)
-	v, names := a.verified(ctx, id, revision, "two")
+	id, revision := a.at()
+	v, names := a.verified(id, revision, "two")
 	if id != begun.RealmID || v.From < begun.Sequence {
 		t.Errorf("realm %x was verified as %+v; it began as %+v", id, v, begun)
 	}
-	a.segmented(ctx, id)
-	s.stop(ctx)
+	a.segmented(id)
+	s.Stop()
 	a.truncate(1)
-	a.has(t.TempDir(), append([]string{"one"}, names...)...)
+	a.startsWith(t.TempDir(), append([]string{"one"}, names...)...)
 }
 
 // An archiver whose store hangs reports it, and releases the lease: a standby with a store that works
@@ -225,7 +231,6 @@ func TestArchiverOfRestoredRealm(t *testing.T) {
 func TestArchiverReleasesLease(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	registry := prometheus.NewRegistry()
 	released := make(chan struct{})
 	store := &archivetest.Hooked{Store: a.store, Before: func(_ context.Context, c archivetest.Call) error {
@@ -234,20 +239,20 @@ func TestArchiverReleasesLease(t *testing.T) {
 		}
 		return nil
 	}}
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+	s := a.serve(a.dir, func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits, c.Registry = archive.Limit(store, 20*time.Millisecond), soon, registry
-	}).writing(ctx)
-	create(ctx, t, application(t, a.n), "first")
-	testkit.WaitFor(t, ctx, "as many failures as calls may hang, and more", func() bool {
-		return counted(t, registry, "coppice_graph_archive_failures_total") > 4
+	}).writing()
+	a.create("first")
+	a.WaitFor("as many failures as calls may hang, and more", func() bool {
+		return metric(t, registry, "coppice_graph_archive_failures_total") > 4
 	})
-	standby := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, soon })
-	id, revision := a.at(ctx)
-	a.verified(ctx, id, revision-1, "one")
-	standby.stop(ctx)
+	standby := a.serve(t.TempDir(), func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, soon })
+	id, revision := a.at()
+	a.verified(id, revision-1, "one")
+	standby.Stop()
 	close(released)
-	a.verified(ctx, id, revision, "two")
-	s.stop(ctx)
+	a.verified(id, revision, "two")
+	s.Stop()
 }
 
 // A warning about entries that cannot be used names the new one, and then those of the warning before, which it

@@ -23,7 +23,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -71,34 +70,33 @@ func flip(in io.Reader, at int64) io.Reader {
 func TestArchiverFindsDamage(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	registry := prometheus.NewRegistry()
 	store := &flipping{Store: a.store}
-	s := a.archiving(ctx, a.dir, store, registry, &logged{})
-	create(ctx, t, application(t, a.n), "one", "two", "three")
-	testkit.WaitFor(t, ctx, "failures", func() bool {
-		return counted(t, registry, "coppice_graph_archive_failures_total") >= 2
+	s := a.archiving(a.dir, store, registry, &testkit.Output{})
+	a.create("one", "two", "three")
+	a.WaitFor("failures", func() bool {
+		return metric(t, registry, "coppice_graph_archive_failures_total") >= 2
 	})
-	a.warned(ctx, lifecycle.WarnUnarchived, "/segment/")
-	create(ctx, t, application(t, a.n), "four")
-	damaged := a.entries(ctx, archive.Segment)
+	a.warned(lifecycle.WarnUnarchived, "/segment/")
+	a.create("four")
+	damaged := a.entries(archive.Segment)
 	if len(damaged) == 0 {
 		t.Error("no segment was stored")
 	}
 	for _, kind := range []archive.Kind{archive.Snapshot, archive.Verified} {
-		if got := a.entries(ctx, kind); len(got) > 0 {
+		if got := a.entries(kind); len(got) > 0 {
 			t.Errorf("with damaged segments the archive has %v", got)
 		}
 	}
 	store.mend()
-	for _, name := range a.entries(ctx, archive.Segment) {
-		if err := a.store.Delete(ctx, name); err != nil {
+	for _, name := range a.entries(archive.Segment) {
+		if err := a.store.Delete(a.Ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	id, revision := a.at(ctx)
-	a.verified(ctx, id, revision-1, "five")
-	s.stop(ctx)
+	id, revision := a.at()
+	a.verified(id, revision-1, "five")
+	s.Stop()
 }
 
 // If the newest verified snapshot or its record cannot be used, the next one is verified with the one before it.
@@ -131,38 +129,37 @@ func TestArchiverPassesUnusableSnapshot(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			a := newArchived(t)
-			ctx := testkit.Context(t)
-			s := a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &logged{})
-			create(ctx, t, application(t, a.n), "first")
-			id, revision := a.at(ctx)
-			older, _ := a.verified(ctx, id, revision-1, "one")
-			a.verified(ctx, id, older.Revision, "two")
-			s.stop(ctx)
-			_, newest, ok, err := archive.NewestVerified(ctx, a.store, id)
+			s := a.archiving(a.dir, a.store, prometheus.NewRegistry(), &testkit.Output{})
+			a.create("first")
+			id, revision := a.at()
+			older, _ := a.verified(id, revision-1, "one")
+			a.verified(id, older.Revision, "two")
+			s.Stop()
+			_, newest, ok, err := archive.NewestVerified(a.Ctx, a.store, id)
 			if err != nil || !ok {
 				t.Fatal(ok, err)
 			}
 			name := c.of(id, newest.Sequence).String()
 			a.store = c.spoil(a, name)
 			registry := prometheus.NewRegistry()
-			s = a.archiving(ctx, a.dir, a.store, registry, &logged{})
-			a.verified(ctx, id, newest.Revision, "three")
-			message := a.warned(ctx, lifecycle.WarnArchiveDamaged, name, c.says)
+			s = a.archiving(a.dir, a.store, registry, &testkit.Output{})
+			a.verified(id, newest.Revision, "three")
+			message := a.warned(lifecycle.WarnArchiveDamaged, name, c.says)
 			if !strings.Contains(c.says, "delete it") && strings.Contains(message, "delete it") {
 				t.Errorf("an entry that is not damaged is to be deleted: %s", message)
 			}
-			if counted(t, registry, "coppice_graph_archive_failures_total") == 0 {
+			if metric(t, registry, "coppice_graph_archive_failures_total") == 0 {
 				t.Error("nothing was counted")
 			}
-			s.stop(ctx)
+			s.Stop()
 			// The next snapshot, of which nothing is pruned; later ones are verified with it.
 			var next archive.Verification
-			for _, record := range a.entries(ctx, archive.Verified) {
+			for _, record := range a.entries(archive.Verified) {
 				n, _ := archive.ParseName(record)
 				if n.Last <= newest.Sequence || next.Sequence > 0 && n.Last > next.Sequence {
 					continue
 				}
-				if next, err = archive.ReadVerification(ctx, a.store, id, n.Last); err != nil {
+				if next, err = archive.ReadVerification(a.Ctx, a.store, id, n.Last); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -173,74 +170,49 @@ func TestArchiverPassesUnusableSnapshot(t *testing.T) {
 	}
 }
 
-// warned waits for a warning about the realm that has all parts, and returns its message.
-func (a *archived) warned(ctx context.Context, reason string, parts ...string) (message string) {
-	a.t.Helper()
-	operator := client.New(testkit.Conn(a.t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	testkit.WaitFor(a.t, ctx, fmt.Sprintf("a warning %s that has %q", reason, parts), func() bool {
-		warnings, err := operator.Warnings(ctx, "")
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		i := slices.IndexFunc(warnings, func(w client.Warning) bool {
-			return w.Reason == reason && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(w.Message, part) })
-		})
-		if i >= 0 {
-			message = warnings[i].Message
-		}
-		return i >= 0
-	})
-	return message
-}
-
 // The log is archived further behind a segment that cannot be read, of which operators are warned. When it is
 // deleted, it is archived again, and the next snapshot is verified.
 func TestArchiverPassesUnusableSegment(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	a.creates("one", "two", "three")
 	a.segments()
-	segments := a.entries(ctx, archive.Segment)
+	segments := a.entries(archive.Segment)
 	newest := segments[len(segments)-1]
 	a.replace(newest, []byte("cut short"))
-	s := a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &logged{})
-	create(ctx, t, application(t, a.n), "four")
-	id, revision := a.at(ctx)
-	a.warned(ctx, lifecycle.WarnArchiveDamaged, newest, "delete it, and copy it from another archive")
-	a.segmented(ctx, id)
-	if err := a.store.Delete(ctx, newest); err != nil {
+	s := a.archiving(a.dir, a.store, prometheus.NewRegistry(), &testkit.Output{})
+	a.create("four")
+	id, revision := a.at()
+	a.warned(lifecycle.WarnArchiveDamaged, newest, "delete it, and copy it from another archive")
+	a.segmented(id)
+	if err := a.store.Delete(a.Ctx, newest); err != nil {
 		t.Fatal(err)
 	}
-	s.stop(ctx)
-	s = a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &logged{}) // at once, and not ten minutes after the failure
-	a.verified(ctx, id, revision-1, "five")
-	s.stop(ctx)
+	s.Stop()
+	s = a.archiving(a.dir, a.store, prometheus.NewRegistry(), &testkit.Output{}) // at once, and not ten minutes after the failure
+	a.verified(id, revision-1, "five")
+	s.Stop()
 }
 
 // A segment that was deleted is archived again, also while nothing of the log is to be cut.
 func TestArchiverRestoresDeletedSegment(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	limits := soon
 	limits.SnapshotBytes, limits.Prune = 1<<30, 10*time.Millisecond
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, limits }).writing(ctx)
-	create(ctx, t, application(t, a.n), "one", "two", "three")
-	id, _ := a.at(ctx)
-	a.segmented(ctx, id)
-	first := a.entries(ctx, archive.Segment)[0]
-	if err := a.store.Delete(ctx, first); err != nil {
+	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, limits }).writing()
+	a.create("one", "two", "three")
+	id, _ := a.at()
+	a.segmented(id)
+	first := a.entries(archive.Segment)[0]
+	if err := a.store.Delete(a.Ctx, first); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, ctx, "the commits to be archived again", func() bool {
-		segments, err := archive.Segments(ctx, a.store, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+	a.WaitFor("the commits to be archived again", func() bool {
+		segments := a.items(id)
 		return len(segments) > 0 && segments[0].First == 1
 	})
-	s.stop(ctx)
+	s.Stop()
 }
 
 // After an accepted loss of commits, nothing is archived while the archive has segments or verified
@@ -251,21 +223,18 @@ func TestArchiverAfterAcceptedLoss(t *testing.T) {
 	a := newArchived(t)
 	a.creates("one")
 	a.segments()
-	kept := a.entries(t.Context(), archive.Segment)
-	if err := a.n.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	kept := a.entries(archive.Segment)
+	a.shutdown()
 	older := copyOf(t, a.nats)
-	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	a.installation = installationIn(t, a.nats)
 	a.creates("two", "three")
 	a.segments()
 	a.snapshot()
 	seen := checkpoint(t, a.dir).GetSequence()
-	a.n = testkit.StartNATS(t, natsd.Config{Dir: older})
-	ctx := testkit.Context(t)
+	a.installation = installationIn(t, older)
 	var lost []string
 	for _, kind := range []archive.Kind{archive.Segment, archive.Snapshot, archive.Verified} {
-		for _, name := range a.entries(ctx, kind) {
+		for _, name := range a.entries(kind) {
 			if !slices.Contains(kept, name) {
 				lost = append(lost, name)
 			}
@@ -283,33 +252,18 @@ func TestArchiverAfterAcceptedLoss(t *testing.T) {
 		}
 		return nil
 	}}
-	s := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) {
+	s := a.serve(t.TempDir(), func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits, c.Registry, c.AcceptLoss = store, soon, registry, map[string]uint64{realm: seen}
-	}).writing(ctx)
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	}).writing()
 	// The first failure is another one, and not all that operators learn.
-	testkit.WaitFor(t, ctx, "a warning of the slow archive", func() bool {
-		warnings, err := operator.Warnings(ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
-			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, context.DeadlineExceeded.Error())
-		})
-	})
+	a.warned(lifecycle.WarnUnarchived, context.DeadlineExceeded.Error())
 	slow.Store(false)
 	// warned waits for a warning that names entries, and not others.
 	warned := func(names, others []string) {
 		t.Helper()
-		testkit.WaitFor(t, ctx, fmt.Sprintf("a warning that names %v alone", names), func() bool {
-			warnings, err := operator.Warnings(ctx, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return slices.ContainsFunc(warnings, func(w client.Warning) bool {
-				named := func(name string) bool { return strings.Contains(w.Message, name) }
-				return w.Reason == lifecycle.WarnUnarchived && !slices.ContainsFunc(names, func(name string) bool { return !named(name) }) && !slices.ContainsFunc(others, named)
-			})
+		a.warning(fmt.Sprintf("a warning that names %v alone", names), func(w client.Warning) bool {
+			named := func(name string) bool { return strings.Contains(w.Message, name) }
+			return w.Reason == lifecycle.WarnUnarchived && !slices.ContainsFunc(names, func(name string) bool { return !named(name) }) && !slices.ContainsFunc(others, named)
 		})
 	}
 	warned(lost, kept)
@@ -318,35 +272,34 @@ func TestArchiverAfterAcceptedLoss(t *testing.T) {
 	for _, name := range lost {
 		if n, _ := archive.ParseName(name); n.Kind != archive.Segment {
 			snapshots = append(snapshots, name)
-		} else if err := a.store.Delete(ctx, name); err != nil {
+		} else if err := a.store.Delete(a.Ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	warned(snapshots, kept)
 	// And when it is longer.
-	c := application(t, a.n)
 	for i := range int(seen) {
-		create(ctx, t, c, fmt.Sprintf("more-%d", i))
+		a.create(fmt.Sprintf("more-%d", i))
 	}
-	failures := counted(t, registry, "coppice_graph_archive_failures_total")
-	testkit.WaitFor(t, ctx, "the archiver to look again", func() bool {
-		return counted(t, registry, "coppice_graph_archive_failures_total") > failures+1
+	failures := metric(t, registry, "coppice_graph_archive_failures_total")
+	a.WaitFor("the archiver to look again", func() bool {
+		return metric(t, registry, "coppice_graph_archive_failures_total") > failures+1
 	})
 	warned(snapshots, kept)
-	if got := a.entries(ctx, archive.Segment); !slices.Equal(got, kept) {
+	if got := a.entries(archive.Segment); !slices.Equal(got, kept) {
 		t.Errorf("the archive has segments %v, and had %v", got, kept)
 	}
 	for _, name := range snapshots {
-		if err := a.store.Delete(ctx, name); err != nil {
+		if err := a.store.Delete(a.Ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	id, revision := a.at(ctx)
-	a.verified(ctx, id, revision, "later")
-	a.segmented(ctx, id)
-	s.stop(ctx)
+	id, revision := a.at()
+	a.verified(id, revision, "later")
+	a.segmented(id)
+	s.Stop()
 	from := &bootstrap.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
-	if _, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 0, state.Config{}); err != nil {
+	if _, err := from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 0, state.Config{}); err != nil {
 		t.Errorf("the archive cannot be restored: %v", err)
 	}
 }
@@ -360,16 +313,15 @@ func TestReadersPassDamagedSegment(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	a.cut(2)
-	ctx := testkit.Context(t)
-	segments := a.entries(ctx, archive.Segment)
+	segments := a.entries(archive.Segment)
 	name := segments[len(segments)/2]
 	bad, _ := archive.ParseName(name)
 	a.damage(name)
 	last := checkpoint(t, a.dir).GetSequence()
-	s, reader := a.past(ctx, a.store, history.Limits{})
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	s, reader := a.past(a.store, history.Limits{})
+	operator := a.as(bus.RoleOperator)
 	read := func(opts ...client.LogOption) (sequences []uint64, err error) {
-		for c, err := range operator.Log().Read(ctx, opts...) {
+		for c, err := range operator.Log().Read(a.Ctx, opts...) {
 			if err != nil {
 				return sequences, err
 			}
@@ -394,13 +346,13 @@ func TestReadersPassDamagedSegment(t *testing.T) {
 		if got, err := read(client.FromSequence(bad.Last + 1)); err != nil || len(got) < len(behind) || !slices.Equal(got[:len(behind)], behind) {
 			t.Errorf("behind the damaged segment: %v, %v, want %v", got, err, behind)
 		}
-		if _, err := reader.At(ctx, client.Moment{Revision: 1}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), "the oldest revision that can be shown is ") {
+		if _, err := reader.At(a.Ctx, client.Moment{Revision: 1}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), "the oldest revision that can be shown is ") {
 			t.Errorf("the past before the damaged segment: %v", err)
 		}
-		if _, err := operator.Operations().Verify(ctx, client.FromFirstCommit(true)); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := operator.Operations().Verify(a.Ctx, client.FromFirstCommit(true)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("verified from the first commit on: %v, want one that names %s", err, name)
 		}
 	}
-	a.warned(ctx, lifecycle.WarnArchiveDamaged, name, "delete it, and copy it from another archive")
-	s.stop(ctx)
+	a.warned(lifecycle.WarnArchiveDamaged, name, "delete it, and copy it from another archive")
+	s.Stop()
 }

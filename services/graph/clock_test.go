@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,13 +13,12 @@ import (
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
-// stepped is a wall clock that a test steps.
-type stepped struct{ by atomic.Int64 }
+// clock is a wall clock that a test moves.
+type clock struct{ testkit.Clock }
 
-func (s *stepped) step(by time.Duration) { s.by.Store(int64(by)) }
-func (s *stepped) use(c *graph.Config)   { c.Now = s.now }
-func (s *stepped) now() time.Time        { return time.Now().Add(time.Duration(s.by.Load())) }
-func (s *stepped) ahead(c *graph.Config) { c.Now, c.MaxClockSkew = s.now, 48*time.Hour }
+func (c *clock) use(g *graph.Config)   { g.Now = c.Now }
+func (c *clock) ahead(g *graph.Config) { g.Now, g.MaxClockSkew = c.Now, 48*time.Hour }
+
 func created(o *client.Object) time.Time {
 	return o.GetMetadata().GetCreationTimestamp().AsTime()
 }
@@ -33,44 +31,43 @@ func TestClockIsWrong(t *testing.T) {
 	for _, by := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
 			t.Parallel()
-			ctx := testkit.Context(t)
-			server := testkit.NATS(t)
-			var clock stepped
-			s := serve(t, graphConn(t, server), t.TempDir(), clock.use).writing(ctx)
-			c := application(t, server)
-			create(ctx, t, c, "before")
-			clock.step(by)
-			refuses(ctx, t, c, s, map[bool]string{true: "ahead of", false: "behind"}[by > 0])
-			clock.step(0)
-			s.writing(ctx)
-			o, err := c.Resource(configMaps, "a").Create(ctx, configMap("behind"))
+			server := newInstallation(t)
+			var clock clock
+			s := server.serve(t.TempDir(), clock.use).writing()
+			c := server.application()
+			server.create("before")
+			clock.Set(by)
+			refuses(server.Ctx, t, c, s, map[bool]string{true: "ahead of", false: "behind"}[by > 0])
+			clock.Set(0)
+			s.writing()
+			o, err := c.Resource(configMaps, "a").Create(server.Ctx, configMap("behind"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !nearNow(created(o)) {
 				t.Errorf("created at %v", created(o))
 			}
-			has(ctx, t, c, "before", "behind")
-			testkit.WaitFor(t, ctx, "the service to be ready", func() bool { return s.Ready() == nil })
+			server.has("before", "behind")
+			server.WaitFor("the service to be ready", func() bool { return s.Ready() == nil })
 		})
 	}
 }
 
 // refuses waits until a service with a wrong clock is not the writer any more, and its readiness says
 // why. It carries out no command meanwhile.
-func refuses(ctx context.Context, t *testing.T, c *client.Client, s *service, why string) {
-	t.Helper()
-	testkit.WaitFor(t, ctx, "a service with a wrong clock not to be the writer", func() bool {
+func refuses(ctx context.Context, tb testing.TB, c *client.Client, s *service, why string) {
+	tb.Helper()
+	testkit.WaitFor(tb, ctx, "a service with a wrong clock not to be the writer", func() bool {
 		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		defer cancel()
 		_, err := c.Resource(configMaps, "a").Create(short, configMap("never"))
 		var refused *client.Error
 		if !errors.As(err, &refused) || refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
-			t.Fatalf("a command with a wrong clock: %v, want a retryable error", err)
+			tb.Fatalf("a command with a wrong clock: %v, want a retryable error", err)
 		}
 		return !s.Writing()
 	})
-	testkit.WaitFor(t, ctx, fmt.Sprintf("readiness to say %q", why), func() bool {
+	testkit.WaitFor(tb, ctx, fmt.Sprintf("readiness to say %q", why), func() bool {
 		err := s.Ready()
 		return err != nil && strings.Contains(err.Error(), why)
 	})
@@ -80,66 +77,63 @@ func refuses(ctx context.Context, t *testing.T, c *client.Client, s *service, wh
 // and names the limit.
 func TestMaxClockSkew(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	var clock stepped
-	s := serve(t, graphConn(t, server), t.TempDir(), func(c *graph.Config) { c.Now, c.MaxClockSkew = clock.now, time.Minute }).writing(ctx)
-	c := application(t, server)
-	clock.step(30 * time.Second)
-	create(ctx, t, c, "within")
-	clock.step(90 * time.Second)
-	refuses(ctx, t, c, s, "more than 1m0s; synchronize both")
-	clock.step(30 * time.Second)
-	s.writing(ctx)
-	create(ctx, t, c, "within-again")
-	has(ctx, t, c, "within", "within-again")
+	server := newInstallation(t)
+	var clock clock
+	s := server.serve(t.TempDir(), func(c *graph.Config) { c.Now, c.MaxClockSkew = clock.Now, time.Minute }).writing()
+	c := server.application()
+	clock.Set(30 * time.Second)
+	server.create("within")
+	clock.Set(90 * time.Second)
+	refuses(server.Ctx, t, c, s, "more than 1m0s; synchronize both")
+	clock.Set(30 * time.Second)
+	s.writing()
+	server.create("within-again")
+	server.has("within", "within-again")
 }
 
 // When the writer's clock is wrong a process takes over whose clock is right.
 func TestClockFailover(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	var clock stepped
-	first := serve(t, graphConn(t, server), t.TempDir(), clock.use).writing(ctx)
-	second := serve(t, graphConn(t, server), t.TempDir(), nil)
-	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
-	clock.step(24 * time.Hour)
-	o, err := application(t, server).Resource(configMaps, "a").Create(ctx, configMap("a"))
+	server := newInstallation(t)
+	var clock clock
+	first := server.serve(t.TempDir(), clock.use).writing()
+	second := server.serve(t.TempDir(), nil)
+	server.WaitFor("the second service to stand by", func() bool { return second.Ready() == nil })
+	clock.Set(24 * time.Hour)
+	o, err := server.application().Resource(configMaps, "a").Create(server.Ctx, configMap("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !nearNow(created(o)) {
 		t.Errorf("created at %v", created(o))
 	}
-	testkit.WaitFor(t, ctx, "the second alone to write", func() bool { return !first.Writing() && second.Writing() })
+	server.WaitFor("the second alone to write", func() bool { return !first.Writing() && second.Writing() })
 }
 
 // A log whose newest commit is a day later than all clocks does not stop the time of
 // its realm, which grace periods derive from.
 func TestLogIsAhead(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
+	server := newInstallation(t)
 	dir := t.TempDir()
-	var clock stepped
-	clock.step(24 * time.Hour)
-	s := serve(t, graphConn(t, server), dir, clock.ahead).writing(ctx)
-	c := application(t, server)
+	var clock clock
+	clock.Set(24 * time.Hour)
+	s := server.serve(dir, clock.ahead).writing()
+	c := server.application()
 	if err := settled(func() error {
-		_, err := c.Resource(configMaps, "a").Create(ctx, configMap("tomorrow"))
+		_, err := c.Resource(configMaps, "a").Create(server.Ctx, configMap("tomorrow"))
 		return err
 	}); err != nil && !errors.Is(err, client.ErrAlreadyExists) {
 		t.Fatal(err)
 	}
-	s.stop(ctx)
-	serve(t, graphConn(t, server), dir, nil).writing(ctx)
+	s.Stop()
+	server.serve(dir, nil).writing()
 	n := 0
 	second := func(what string, last time.Time) time.Time { // that a creation time, in whole seconds, comes to
 		t.Helper()
 		var at time.Time
-		testkit.WaitFor(t, ctx, what, func() bool {
-			o, err := c.Resource(configMaps, "a").Create(ctx, configMap(fmt.Sprint("o-", n)))
+		server.WaitFor(what, func() bool {
+			o, err := c.Resource(configMaps, "a").Create(server.Ctx, configMap(fmt.Sprint("o-", n)))
 			if err != nil {
 				t.Fatal(err)
 			}

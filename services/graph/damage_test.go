@@ -6,26 +6,22 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // damage changes each file of a state whose name has a part. It fails if there is none.
-func damage(t *testing.T, dir, part string, change func(name string, b []byte) []byte) {
-	t.Helper()
+func damage(tb testing.TB, dir, part string, change func(name string, b []byte) []byte) {
+	tb.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, realm))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	found := false
 	for _, e := range entries {
@@ -36,7 +32,7 @@ func damage(t *testing.T, dir, part string, change func(name string, b []byte) [
 		name := filepath.Join(dir, realm, e.Name())
 		b, err := os.ReadFile(name)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if b = change(name, b); b == nil {
 			err = os.Remove(name)
@@ -44,11 +40,11 @@ func damage(t *testing.T, dir, part string, change func(name string, b []byte) [
 			err = os.WriteFile(name, b, 0o600)
 		}
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if !found {
-		t.Fatalf("the state has no file %s", part)
+		tb.Fatalf("the state has no file %s", part)
 	}
 }
 
@@ -93,48 +89,40 @@ func TestDamagedState(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ctx := testkit.Context(t)
 			server, dir := t.TempDir(), t.TempDir()
 			texts := map[string]string{}
 			random := rand.New(rand.NewPCG(28, 12))
-			run(t, server, dir, func(n *natsd.Server) {
+			run(t, server, dir, func(n *installation) {
 				for i := range 30 {
 					o := configMap(fmt.Sprintf("o-%02d", i))
 					texts[o.GetMetadata().GetName()] = largeObject("x", random)
 					o.Spec = []byte(`"` + texts[o.GetMetadata().GetName()] + `"`)
-					if _, err := application(t, n).Resource(configMaps, "a").Create(ctx, o); err != nil {
+					if _, err := n.application().Resource(configMaps, "a").Create(n.Ctx, o); err != nil {
 						t.Fatal(err)
 					}
 				}
 			})
 			damage(t, dir, c.part, c.change)
-			n := testkit.StartNATS(t, natsd.Config{Dir: server})
+			n := installationIn(t, server)
 			registry := prometheus.NewRegistry()
-			s := serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.Registry = registry }).writing(ctx)
-			app := application(t, n)
-			testkit.WaitFor(t, ctx, "all objects", func() bool {
-				if err := readAll(ctx, app, texts); err != nil {
+			s := n.serve(dir, func(c *graph.Config) { c.Registry = registry }).writing()
+			app := n.application()
+			n.WaitFor("all objects", func() bool {
+				if err := readAll(n.Ctx, app, texts); err != nil {
 					t.Log(err)
 					return false
 				}
 				return true
 			})
-			if d := verify(ctx, t, n).GetDifference(); d != "" {
+			if d := n.verify().GetDifference(); d != "" {
 				t.Errorf("the state differs from the log: %s", d)
 			}
-			if got := counted(t, registry, "coppice_graph_state_rebuilds_total"); got != 1 {
+			if got := metric(t, registry, "coppice_graph_state_rebuilds_total"); got != 1 {
 				t.Errorf("the metric counts %v rebuilds", got)
 			}
-			operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
-			testkit.WaitFor(t, ctx, "a warning of the rebuild", func() bool {
-				warnings, err := operator.Warnings(ctx, "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				return slices.ContainsFunc(warnings, func(w client.Warning) bool { return w.Reason == "StateRebuilt" })
-			})
-			s.stop(ctx)
-			serve(t, graphConn(t, n), dir, nil).writing(ctx).stop(ctx) // without another rebuild
+			n.warned("StateRebuilt")
+			s.Stop()
+			n.serve(dir, nil).writing().Stop() // without another rebuild
 			opened, err := state.Open(filepath.Join(dir, realm), state.Config{})
 			if err != nil {
 				t.Fatal(err)
@@ -159,20 +147,4 @@ func readAll(ctx context.Context, c *client.Client, texts map[string]string) err
 		}
 	}
 	return nil
-}
-
-// counted returns the value of a counter.
-func counted(t *testing.T, r *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }

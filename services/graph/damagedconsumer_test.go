@@ -24,7 +24,7 @@ import (
 // created it was killed before it looked. The work and the calls get their streams or consumers again.
 func TestDamagedConsumers(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(t *testing.T, dir string){
+	for name, damage := range map[string]func(tb testing.TB, dir string){
 		"consumers": damageConsumers, "messages": removeMessages,
 		"streams": damageStreams, "streams, idle": damageStreams, "streams, interrupted": damageStreams,
 	} {
@@ -33,19 +33,19 @@ func TestDamagedConsumers(t *testing.T) {
 			ctx := testkit.Context(t)
 			natsDir, dir := t.TempDir(), t.TempDir()
 			n, restart := external(t, natsDir)
-			s := serve(t, dial(t, n, n.URL()), dir, nil).writing(ctx)
-			c := client.New(testkit.Dial(t, n, n.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout)).Resource(configMaps, "a")
-			js, err := jetstream.New(testkit.Dial(t, n, n.URL(), bus.RoleGraph))
+			s := serve(t, n.dial(n.Server.URL()), dir, nil).writing()
+			c := client.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout)).Resource(configMaps, "a")
+			js, err := jetstream.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleGraph))
 			if err != nil {
 				t.Fatal(err)
 			}
 			calls := bus.FinalizerConsumer(realm, bus.ExampleFinalizer)
 			run := func() (end func()) {
-				p, err := processor.New(processor.Config{Conn: testkit.Dial(t, n, n.URL(), bus.RoleProcessor)})
+				p, err := processor.New(processor.Config{Conn: testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleProcessor)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				finalizer := client.New(testkit.Dial(t, n, n.URL(), bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
+				finalizer := client.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
 				ctx, stop := context.WithCancel(ctx)
 				ended := make(chan error, 2)
 				go func() { ended <- p.Run(ctx) }()
@@ -100,9 +100,9 @@ func TestDamagedConsumers(t *testing.T) {
 				end = run()
 				end()
 			}
-			s.stop(ctx)
+			s.Stop()
 			restart(func() { damage(t, filepath.Join(natsDir, "jetstream")) })
-			s = serve(t, dial(t, n, n.URL()), dir, nil).writing(ctx)
+			s = serve(t, n.dial(n.Server.URL()), dir, nil).writing()
 			if strings.HasPrefix(name, "streams") { // a call is there before its consumer
 				early := configMap("early")
 				early.Metadata.Finalizers = []string{bus.ExampleFinalizer}
@@ -131,53 +131,53 @@ func TestDamagedConsumers(t *testing.T) {
 				return errors.Is(err, client.ErrNotFound)
 			})
 			end()
-			s.stop(ctx)
+			s.Stop()
 		})
 	}
 }
 
 // damageConsumers damages the state of all consumers, and what the server knows of them.
-func damageConsumers(t *testing.T, dir string) {
-	t.Helper()
+func damageConsumers(tb testing.TB, dir string) {
+	tb.Helper()
 	for name, keep := range map[string]int{"o.dat": 3, "meta.inf": 0} {
 		files, err := filepath.Glob(filepath.Join(dir, "*", "streams", "*", "obs", "*", name))
 		if err != nil || len(files) < 2 {
-			t.Fatalf("%d files of consumers: %v", len(files), err)
+			tb.Fatalf("%d files of consumers: %v", len(files), err)
 		}
 		for _, f := range files {
 			if err := os.Truncate(f, int64(keep)); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		}
 	}
 }
 
 // damageStreams damages what the server knows of the streams with consumers, and removes their messages.
-func damageStreams(t *testing.T, dir string) {
-	t.Helper()
-	removeMessages(t, dir)
+func damageStreams(tb testing.TB, dir string) {
+	tb.Helper()
+	removeMessages(tb, dir)
 	for _, stream := range []string{bus.WorkStream(realm), bus.FinalizeStream(realm)} {
 		files, err := filepath.Glob(filepath.Join(dir, "*", "streams", stream, "meta.sum"))
 		if err != nil || len(files) != 1 {
-			t.Fatalf("%d files of %s: %v", len(files), stream, err)
+			tb.Fatalf("%d files of %s: %v", len(files), stream, err)
 		}
 		if err := os.Truncate(files[0], 0); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 }
 
 // removeMessages removes all messages, and the sequence, of the streams with consumers.
-func removeMessages(t *testing.T, dir string) {
-	t.Helper()
+func removeMessages(tb testing.TB, dir string) {
+	tb.Helper()
 	for _, stream := range []string{bus.WorkStream(realm), bus.FinalizeStream(realm)} {
 		files, err := filepath.Glob(filepath.Join(dir, "*", "streams", stream, "msgs", "*"))
 		if err != nil || len(files) == 0 {
-			t.Fatalf("%d files of %s: %v", len(files), stream, err)
+			tb.Fatalf("%d files of %s: %v", len(files), stream, err)
 		}
 		for _, f := range files {
 			if err := os.Remove(f); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		}
 	}

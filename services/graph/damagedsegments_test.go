@@ -1,7 +1,6 @@
 package graph_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -12,15 +11,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/history"
 )
 
 // readLog returns the sequences of the commits that a client reads, and the error with which that ends.
-func (a *archived) readLog(ctx context.Context, opts ...client.LogOption) (got string) {
-	operator := client.New(testkit.Conn(a.t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	for c, err := range operator.Log().Read(ctx, opts...) {
+func (a *archived) readLog(opts ...client.LogOption) (got string) {
+	operator := a.as(bus.RoleOperator)
+	for c, err := range operator.Log().Read(a.Ctx, opts...) {
 		if err != nil {
 			return got + err.Error()
 		}
@@ -58,24 +56,23 @@ func TestDamagedSegments(t *testing.T) {
 			a.creates("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r")
 			a.segments()
 			a.snapshot()
-			ctx := testkit.Context(t)
-			segments := a.entries(ctx, archive.Segment)
+			segments := a.entries(archive.Segment)
 			c.lose(a)
 			for _, name := range segments[:c.gone] {
-				if err := a.store.Delete(ctx, name); err != nil {
+				if err := a.store.Delete(a.Ctx, name); err != nil {
 					t.Fatal(err)
 				}
 			}
-			s, _ := a.past(ctx, a.store, history.Limits{})
+			s, _ := a.past(a.store, history.Limits{})
 			for _, i := range c.damaged { // a start is refused while the stream lacks commits that are in such a segment
 				a.damage(segments[i])
 			}
 			for range 2 {
-				if got := a.readLog(ctx, c.from); !strings.Contains(got, c.want) {
+				if got := a.readLog(c.from); !strings.Contains(got, c.want) {
 					t.Errorf("read: %s\nwant:  %s", got, c.want)
 				}
 			}
-			s.stop(ctx)
+			s.Stop()
 		})
 	}
 }
@@ -87,21 +84,20 @@ func TestDamagedSegmentOfOrigin(t *testing.T) {
 	a.creates("a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
 	a.segments()
 	a.restore(0)
-	ctx := testkit.Context(t)
-	segments := a.entries(ctx, archive.Segment)
-	s := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.Archive = a.store })
-	testkit.WaitFor(t, ctx, "the log that the realm continues", func() bool { return strings.HasPrefix(a.readLog(ctx, client.FromSequence(1)), "1 2 3 4 ") })
+	segments := a.entries(archive.Segment)
+	s := a.serve(t.TempDir(), func(c *graph.Config) { c.Archive = a.store })
+	a.WaitFor("the log that the realm continues", func() bool { return strings.HasPrefix(a.readLog(client.FromSequence(1)), "1 2 3 4 ") })
 	a.damage(segments[1])
 	const want = "commits 4 to 6 with the revisions 28 to 30 are neither in the log nor in the archive: what follows them begins at sequence 7, "
 	for _, from := range []client.LogOption{client.FromRevision(29), client.FromRevision(29), client.FromSequence(2)} {
-		if got := a.readLog(ctx, from); !strings.Contains(got, want) {
+		if got := a.readLog(from); !strings.Contains(got, want) {
 			t.Errorf("from %v: %s, want %s", from, got, want)
 		}
 	}
-	if got := a.readLog(ctx, client.FromSequence(7)); !strings.HasPrefix(got, "7 8 9 10 11 ") {
+	if got := a.readLog(client.FromSequence(7)); !strings.HasPrefix(got, "7 8 9 10 11 ") {
 		t.Errorf("behind it: %s", got)
 	}
-	s.stop(ctx)
+	s.Stop()
 }
 
 // A segment that is read wrongly once, and is undamaged when it is read again, is not said to be damaged: the read is repeated.
@@ -112,24 +108,23 @@ func TestSegmentReadWronglyOnce(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	a.cut(2)
-	ctx := testkit.Context(t)
-	segment, flips := a.entries(ctx, archive.Segment)[1], atomic.Int32{}
+	segment, flips := a.entries(archive.Segment)[1], atomic.Int32{}
 	store := &archivetest.Hooked{Store: a.store, Reading: func(c archivetest.Call, in io.ReadCloser) io.ReadCloser {
 		if c.Name != segment || c.Offset == 0 || c.Length < 100 || flips.Add(1) > 1 {
 			return in
 		}
 		return io.NopCloser(flip(in, c.Length/2))
 	}}
-	s, _ := a.past(ctx, store, history.Limits{})
-	if got := a.readLog(ctx, client.FromSequence(1)); !strings.HasPrefix(got, "1 2 3 4 5 6 7 8 9 10 11") {
+	s, _ := a.past(store, history.Limits{})
+	if got := a.readLog(client.FromSequence(1)); !strings.HasPrefix(got, "1 2 3 4 5 6 7 8 9 10 11") {
 		t.Errorf("read: %s", got)
 	}
 	if flips.Load() == 0 {
 		t.Error("no block was read wrongly")
 	}
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	if warnings, err := operator.Warnings(ctx, ""); err != nil || len(warnings) > 0 {
+	operator := a.as(bus.RoleOperator)
+	if warnings, err := operator.Warnings(a.Ctx, ""); err != nil || len(warnings) > 0 {
 		t.Errorf("warnings %v, %v", warnings, err)
 	}
-	s.stop(ctx)
+	s.Stop()
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
 	"github.com/coppice-gc/coppice/services/graph/registry"
-	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -33,49 +32,49 @@ var never = archiver.Limits{SegmentBytes: 1 << 30, SegmentAge: 24 * time.Hour, I
 
 // operations returns the operations of an operator.
 func (a *archived) operations() client.OperationsClient {
-	a.t.Helper()
-	return client.New(testkit.Conn(a.t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm)).Operations()
+	a.Helper()
+	return a.as(bus.RoleOperator).Operations()
+}
+
+// deleteRealm requests the deletion of the realm.
+func (a *archived) deleteRealm(opts ...client.DeleteRealmOption) {
+	a.Helper()
+	if _, err := a.operations().DeleteRealm(a.Ctx, realm, opts...); err != nil {
+		a.Fatal(err)
+	}
 }
 
 // listed returns the realm as the list of realms has it.
-func (a *archived) listed(ctx context.Context) *client.Realm {
-	a.t.Helper()
-	realms, err := a.operations().ListRealms(ctx, client.IncludeDeleted(true))
+func (a *archived) listed() *client.Realm {
+	a.Helper()
+	realms, err := a.operations().ListRealms(a.Ctx, client.IncludeDeleted(true))
 	if err != nil || len(realms) != 1 {
-		a.t.Fatalf("the realms are %v, %v", realms, err)
+		a.Fatalf("the realms are %v, %v", realms, err)
 	}
 	return realms[0]
 }
 
 // isDeleted waits until the realm is deleted.
-func (a *archived) isDeleted(ctx context.Context) {
-	a.t.Helper()
-	testkit.WaitFor(a.t, ctx, "the deletion", func() bool {
-		r := a.listed(ctx)
+func (a *archived) isDeleted() {
+	a.Helper()
+	a.WaitFor("the deletion", func() bool {
+		r := a.listed()
 		return r.GetState() == coppicev1.RealmState_REALM_STATE_DELETED && r.GetWaiting() == ""
 	})
-	if _, err := testkit.JetStream(a.t, a.n, bus.RoleGraph).Stream(ctx, bus.LogStream(realm)); err == nil {
-		a.t.Error("the log is still there")
+	if _, err := a.JS().Stream(a.Ctx, bus.LogStream(realm)); err == nil {
+		a.Error("the log is still there")
 	}
 }
 
 // hasAll checks that the archive has the whole log of a realm up to a revision, undamaged.
-func (a *archived) hasAll(ctx context.Context, id [16]byte, revision uint64) {
-	a.t.Helper()
-	var entries []archive.Entry
-	for e, err := range a.store.List(ctx, "") {
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		entries = append(entries, e)
-	}
-	reports, err := archive.Verify(ctx, a.store, entries, snapshot.CheckEntry, func(int64) {})
-	if err != nil || len(reports) != 1 || len(reports[0].Problems) > 0 || reports[0].First != 1 || reports[0].Last.Revision != revision {
-		a.t.Errorf("the archive is verified as %+v, %v; want revision %d", reports, err, revision)
+func (a *archived) hasAll(id [16]byte, revision uint64) {
+	a.Helper()
+	if report := a.undamaged(); report.Last.Revision != revision {
+		a.Errorf("the archive is verified as %+v; want revision %d", report, revision)
 	}
 	from := &bootstrap.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
-	if f, err := from.Fold(ctx, filepath.Join(a.t.TempDir(), "state"), 0, state.Config{}); err != nil || f.Revision != revision {
-		a.t.Errorf("the archive gives %+v, %v; want revision %d", f, err, revision)
+	if f, err := from.Fold(a.Ctx, filepath.Join(a.TempDir(), "state"), 0, state.Config{}); err != nil || f.Revision != revision {
+		a.Errorf("the archive gives %+v, %v; want revision %d", f, err, revision)
 	}
 }
 
@@ -87,16 +86,13 @@ func TestDeletionArchives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchived(t)
-			ctx := testkit.Context(t)
-			s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, limits }).writing(ctx)
-			create(ctx, t, application(t, a.n), "one", "two", "three")
-			id, revision := a.at(ctx)
-			if _, err := a.operations().DeleteRealm(ctx, realm); err != nil {
-				t.Fatal(err)
-			}
-			a.isDeleted(ctx)
-			a.hasAll(ctx, id, revision)
-			s.stop(ctx)
+			s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, limits }).writing()
+			a.create("one", "two", "three")
+			id, revision := a.at()
+			a.deleteRealm()
+			a.isDeleted()
+			a.hasAll(id, revision)
+			s.Stop()
 		})
 	}
 }
@@ -137,31 +133,28 @@ func TestDeletionWaitsForArchive(t *testing.T) {
 		t.Run(how.Error(), func(t *testing.T) {
 			t.Parallel()
 			a := newArchived(t)
-			ctx := testkit.Context(t)
 			store := newBreaking(a.store, how)
 			config := func(c *graph.Config) { c.Archive, c.ArchiveLimits = store, never }
-			s := serve(t, graphConn(t, a.n), a.dir, config).writing(ctx)
-			create(ctx, t, application(t, a.n), "one", "two")
-			id, revision := a.at(ctx)
-			if _, err := a.operations().DeleteRealm(ctx, realm); err != nil {
-				t.Fatal(err)
-			}
+			s := a.serve(a.dir, config).writing()
+			a.create("one", "two")
+			id, revision := a.at()
+			a.deleteRealm()
 			says := how.Error()
 			if errors.Is(how, errHangs) {
 				says = "archives the log, up to commit"
 			}
-			testkit.WaitFor(t, ctx, "the deletion to wait", func() bool {
-				return strings.Contains(a.listed(ctx).GetWaiting(), says) && store.puts.Load() > 0
+			a.WaitFor("the deletion to wait", func() bool {
+				return strings.Contains(a.listed().GetWaiting(), says) && store.puts.Load() > 0
 			})
-			s.stop(ctx)
-			if _, err := a.log().LastCommit(ctx); err != nil {
+			s.Stop()
+			if _, err := a.log().LastCommit(a.Ctx); err != nil {
 				t.Errorf("the log: %v", err)
 			}
 			store.how.Store(nil)
-			s = serve(t, graphConn(t, a.n), t.TempDir(), config)
-			a.isDeleted(ctx)
-			a.hasAll(ctx, id, revision)
-			s.stop(ctx)
+			s = a.serve(t.TempDir(), config)
+			a.isDeleted()
+			a.hasAll(id, revision)
+			s.Stop()
 		})
 	}
 }
@@ -183,41 +176,36 @@ func TestDeletionWithOtherSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArchived(t)
-			ctx := testkit.Context(t)
 			store := newBreaking(a.store, errors.New("the archive fails"))
 			with := func(secrets secret.Secrets, store archive.Store) func(c *graph.Config) {
 				return func(c *graph.Config) { c.Archive, c.ArchiveLimits, c.Secrets = store, never, secrets }
 			}
 			a.creates("zero") // with the older secret
-			s := serve(t, graphConn(t, a.n), a.dir, with(c.secrets, store)).writing(ctx)
-			create(ctx, t, application(t, a.n), "one", "two")
-			id, revision := a.at(ctx)
-			if _, err := a.operations().DeleteRealm(ctx, realm); err != nil {
-				t.Fatal(err)
-			}
-			testkit.WaitFor(t, ctx, "the deletion to wait", func() bool { return store.puts.Load() > 0 })
-			s.stop(ctx)
-			s = serve(t, graphConn(t, a.n), t.TempDir(), with(c.other, a.store))
-			testkit.WaitFor(t, ctx, "the deletion to wait for the secret", func() bool {
-				r := a.listed(ctx)
+			s := a.serve(a.dir, with(c.secrets, store)).writing()
+			a.create("one", "two")
+			id, revision := a.at()
+			a.deleteRealm()
+			a.WaitFor("the deletion to wait", func() bool { return store.puts.Load() > 0 })
+			s.Stop()
+			s = a.serve(t.TempDir(), with(c.other, a.store))
+			a.WaitFor("the deletion to wait for the secret", func() bool {
+				r := a.listed()
 				if r.GetState() == coppicev1.RealmState_REALM_STATE_DELETED {
 					t.Fatal("the realm is deleted, and its log is not archived")
 				}
 				return strings.Contains(r.GetWaiting(), "start it with the secret") && strings.Contains(r.GetWaiting(), "--without-archive")
 			})
 			if c.without {
-				if _, err := a.operations().DeleteRealm(ctx, realm, client.WithoutArchive(true)); err != nil {
-					t.Fatal(err)
-				}
-				a.isDeleted(ctx)
-				s.stop(ctx)
+				a.deleteRealm(client.WithoutArchive(true))
+				a.isDeleted()
+				s.Stop()
 				return
 			}
-			s.stop(ctx)
-			s = serve(t, graphConn(t, a.n), t.TempDir(), with(c.secrets, a.store))
-			a.isDeleted(ctx)
-			a.hasAll(ctx, id, revision)
-			s.stop(ctx)
+			s.Stop()
+			s = a.serve(t.TempDir(), with(c.secrets, a.store))
+			a.isDeleted()
+			a.hasAll(id, revision)
+			s.Stop()
 		})
 	}
 }
@@ -227,21 +215,16 @@ func TestDeletionWithOtherSecret(t *testing.T) {
 func TestDeletionWithoutArchive(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	store := newBreaking(a.store, errHangs)
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = store, never }).writing(ctx)
-	if _, err := a.operations().DeleteRealm(ctx, realm); err != nil {
-		t.Fatal(err)
-	}
-	testkit.WaitFor(t, ctx, "the put to hang", func() bool { return store.puts.Load() > 0 })
-	if _, err := a.operations().DeleteRealm(ctx, realm, client.WithoutArchive(true)); err != nil {
-		t.Fatal(err)
-	}
-	a.isDeleted(ctx)
-	if got := a.entries(ctx, archive.Segment); len(got) > 0 {
+	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = store, never }).writing()
+	a.deleteRealm()
+	a.WaitFor("the put to hang", func() bool { return store.puts.Load() > 0 })
+	a.deleteRealm(client.WithoutArchive(true))
+	a.isDeleted()
+	if got := a.entries(archive.Segment); len(got) > 0 {
 		t.Errorf("the archive has %v", got)
 	}
-	s.stop(ctx)
+	s.Stop()
 }
 
 // A process that is paused before it deletes the streams of a realm does not delete a log that
@@ -250,11 +233,11 @@ func TestDeletionAfterPause(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	ctx := testkit.Context(t)
-	js := testkit.JetStream(t, a.n, bus.RoleGraph)
+	js := a.JS()
 	paused := make(chan struct{})
 	var once sync.Once
 	again := make(chan struct{})
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+	s := a.serve(a.dir, func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits = a.store, never
 		c.Failpoint = func(step string) {
 			if step == "delete streams" {
@@ -262,10 +245,8 @@ func TestDeletionAfterPause(t *testing.T) {
 				<-again
 			}
 		}
-	}).writing(ctx)
-	if _, err := a.operations().DeleteRealm(ctx, realm); err != nil {
-		t.Fatal(err)
-	}
+	}).writing()
+	a.deleteRealm()
 	testkit.Receive(t, ctx, "the deletion to reach the streams", paused)
 	if err := bus.DeleteStreams(ctx, js, realm, func() error { return nil }); err != nil {
 		t.Fatal(err)
@@ -278,7 +259,7 @@ func TestDeletionAfterPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	var created time.Time
-	testkit.WaitFor(t, ctx, "another log", func() bool {
+	a.WaitFor("another log", func() bool {
 		ctx, cancel := testkit.Attempt(ctx)
 		defer cancel()
 		stream, err := js.Stream(ctx, bus.LogStream(realm))
@@ -288,13 +269,13 @@ func TestDeletionAfterPause(t *testing.T) {
 		return err == nil
 	})
 	close(again)
-	s.writing(ctx)
-	create(ctx, t, application(t, a.n), "one")
-	has(ctx, t, application(t, a.n), "one")
+	s.writing()
+	a.create("one")
+	a.has("one")
 	if stream, err := js.Stream(ctx, bus.LogStream(realm)); err != nil || stream.CachedInfo().Created != created {
 		t.Errorf("the log was created at %v; now: %v", created, err)
 	}
-	s.stop(ctx)
+	s.Stop()
 }
 
 // A log is not deleted if its first commits are in a snapshot alone, and that is damaged.
@@ -303,7 +284,7 @@ func TestDeletionBehindDamagedSnapshot(t *testing.T) {
 	a := newArchived(t)
 	a.creates("one", "two")
 	a.segments()
-	pruned := a.entries(t.Context(), archive.Segment)
+	pruned := a.entries(archive.Segment)
 	snapshot := a.snapshot()
 	a.creates("three")
 	a.cut(2)
@@ -317,21 +298,18 @@ func TestDeletionBehindDamagedSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := testkit.Context(t)
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, never }).writing(ctx)
+	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, never }).writing()
 	a.damage(snapshot)
-	if _, err := a.operations().DeleteRealm(ctx, realm); err != nil {
-		t.Fatal(err)
-	}
-	testkit.WaitFor(t, ctx, "the realm to name the damaged snapshot", func() bool {
-		waiting := a.listed(ctx).GetWaiting()
+	a.deleteRealm()
+	a.WaitFor("the realm to name the damaged snapshot", func() bool {
+		waiting := a.listed().GetWaiting()
 		return strings.Contains(waiting, snapshot) && strings.Contains(waiting, "damaged")
 	})
 	if err := os.WriteFile(file, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.isDeleted(ctx)
-	s.stop(ctx)
+	a.isDeleted()
+	s.Stop()
 }
 
 // A log whose beginning was cut and is not in the archive is not deleted: another archive has it.
@@ -347,29 +325,26 @@ func TestDeletionWithoutBeginning(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, a.store = a.store.(*dirstore.Store), first
-	ctx := testkit.Context(t)
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, never }).writing(ctx)
-	id, _ := a.at(ctx)
-	if _, err := a.operations().DeleteRealm(ctx, realm); err != nil {
-		t.Fatal(err)
-	}
-	testkit.WaitFor(t, ctx, "the realm to say what the archive lacks", func() bool {
-		return strings.Contains(a.listed(ctx).GetWaiting(), "no segment has commit 1,")
+	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, never }).writing()
+	id, _ := a.at()
+	a.deleteRealm()
+	a.WaitFor("the realm to say what the archive lacks", func() bool {
+		return strings.Contains(a.listed().GetWaiting(), "no segment has commit 1,")
 	})
 	// When the archive has it, the realm is deleted.
-	segments, err := archive.Segments(ctx, first, id)
+	segments, err := archive.Segments(a.Ctx, first, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, item := range segments {
-		in, err := first.Open(ctx, item.Entry.Name, 0, item.Entry.Size)
+		in, err := first.Open(a.Ctx, item.Entry.Name, 0, item.Entry.Size)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(a.store.Put(ctx, item.Entry.Name, in, item.Entry.Size), in.Close()); err != nil && !errors.Is(err, archive.ErrExists) {
+		if err := errors.Join(a.store.Put(a.Ctx, item.Entry.Name, in, item.Entry.Size), in.Close()); err != nil && !errors.Is(err, archive.ErrExists) {
 			t.Fatal(err)
 		}
 	}
-	a.isDeleted(ctx)
-	s.stop(ctx)
+	a.isDeleted()
+	s.Stop()
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,7 +22,6 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -109,25 +107,25 @@ type process struct {
 	ended  chan struct{}
 }
 
-func startProcess(t *testing.T, n *natsd.Server, dir string, d *disk) *process {
-	t.Helper()
+func startProcess(tb testing.TB, n *installation, dir string, d *disk) *process {
+	tb.Helper()
 	exe, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	p := &process{cmd: exec.Command(exe), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), childURL+"="+n.URL(), childPassword+bus.RoleGraph+"="+n.Password(bus.RoleGraph), childPassword+bus.RoleAnswers+"="+n.Password(bus.RoleAnswers),
+	p.cmd.Env = append(os.Environ(), childURL+"="+n.Server.URL(), childPassword+bus.RoleGraph+"="+n.Server.Password(bus.RoleGraph), childPassword+bus.RoleAnswers+"="+n.Server.Password(bus.RoleAnswers),
 		childDir+"="+dir,
 		childPart+"="+d.part, childRoom+"="+strconv.FormatInt(d.room, 10))
 	p.cmd.Stderr = &p.stderr
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait()
 	}()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	})
@@ -135,26 +133,26 @@ func startProcess(t *testing.T, n *natsd.Server, dir string, d *disk) *process {
 }
 
 // wait waits until the process has ended.
-func (p *process) wait(ctx context.Context, t *testing.T) (code int, stderr string) {
-	t.Helper()
-	testkit.Receive(t, ctx, "the end of the process", p.ended)
+func (p *process) wait(ctx context.Context, tb testing.TB) (code int, stderr string) {
+	tb.Helper()
+	testkit.Receive(tb, ctx, "the end of the process", p.ended)
 	return p.cmd.ProcessState.ExitCode(), p.stderr.String()
 }
 
 // saysTheRemedy checks that the output of a service that ended on a full disk says what
 // to do.
-func saysTheRemedy(t *testing.T, code int, stderr string) {
-	t.Helper()
+func saysTheRemedy(tb testing.TB, code int, stderr string) {
+	tb.Helper()
 	if code != 1 {
-		t.Errorf("exit code %d", code)
+		tb.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{"realm " + realm, "no space left on device", "free disk space", "the log is unharmed"} {
 		if !strings.Contains(stderr, want) {
-			t.Errorf("the service does not say %q", want)
+			tb.Errorf("the service does not say %q", want)
 		}
 	}
-	if strings.Contains(stderr, "goroutine ") || t.Failed() {
-		t.Errorf("the service said:\n%s", stderr)
+	if strings.Contains(stderr, "goroutine ") || tb.Failed() {
+		tb.Errorf("the service said:\n%s", stderr)
 	}
 }
 
@@ -174,32 +172,31 @@ func TestDiskFull(t *testing.T) {
 	} {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
-			ctx := testkit.Context(t)
-			n, dir := testkit.NATS(t), t.TempDir()
+			n, dir := newInstallation(t), t.TempDir()
 			p := startProcess(t, n, dir, d)
-			names := load(ctx, t, n, p)
-			code, stderr := p.wait(ctx, t)
+			names := load(n.Ctx, t, n, p)
+			code, stderr := p.wait(n.Ctx, t)
 			saysTheRemedy(t, code, stderr)
 
-			s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
-			hasAll(ctx, t, application(t, n), names)
-			verified(ctx, t, n)
-			s.stop(ctx)
+			s := n.serve(dir, nil).writing()
+			hasAll(n.Ctx, t, n.application(), names)
+			verified(n.Ctx, t, n)
+			s.Stop()
 		})
 	}
 }
 
 // load creates objects until the process has ended, and returns those that
 // were acknowledged, sorted.
-func load(ctx context.Context, t *testing.T, n *natsd.Server, p *process) (names []string) {
-	t.Helper()
+func load(ctx context.Context, tb testing.TB, n *installation, p *process) (names []string) {
+	tb.Helper()
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
 		<-p.ended
 		stop()
 	}()
-	objects := application(t, n).Resource(configMaps, "a")
+	objects := n.application().Resource(configMaps, "a")
 	for i := 0; loading.Err() == nil; i++ {
 		o := configMap(fmt.Sprintf("n-%06d", i))
 		o.Spec = []byte(`"` + strings.Repeat("x", 2000) + `"`)
@@ -213,69 +210,67 @@ func load(ctx context.Context, t *testing.T, n *natsd.Server, p *process) (names
 
 // hasAll checks that all these objects are there, and at most one more: that
 // whose creation was not answered.
-func hasAll(ctx context.Context, t *testing.T, c *client.Client, names []string) {
-	t.Helper()
+func hasAll(ctx context.Context, tb testing.TB, c *client.Client, names []string) {
+	tb.Helper()
 	got := map[string]bool{}
 	for o, err := range c.Resource(configMaps, "a").List(ctx) {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		got[o.GetMetadata().GetName()] = true
 	}
 	for _, n := range names {
 		if !got[n] {
-			t.Errorf("%s was acknowledged, and is not there", n)
+			tb.Errorf("%s was acknowledged, and is not there", n)
 		}
 	}
 	if len(got) > len(names)+1 {
-		t.Errorf("%d objects are there, %d were acknowledged", len(got), len(names))
+		tb.Errorf("%d objects are there, %d were acknowledged", len(got), len(names))
 	}
 }
 
 // verified checks that the state is the fold of the log.
-func verified(ctx context.Context, t *testing.T, n *natsd.Server) {
-	t.Helper()
-	if v := verify(ctx, t, n); v.GetDifference() != "" || v.GetSequence() == 0 {
-		t.Errorf("the state is not the fold of the log: %v", v)
+func verified(ctx context.Context, tb testing.TB, n *installation) {
+	tb.Helper()
+	if v := n.verify(); v.GetDifference() != "" || v.GetSequence() == 0 {
+		tb.Errorf("the state is not the fold of the log: %v", v)
 	}
 }
 
 // A replica whose disk is full ends as well, and leaves the writer alone.
 func TestDiskFullOfAReplica(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n, dir := testkit.NATS(t), t.TempDir()
-	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	n, dir := newInstallation(t), t.TempDir()
+	s := n.serve(t.TempDir(), nil).writing()
 	p := startProcess(t, n, dir, &disk{part: ".sst", room: 4})
-	names := load(ctx, t, n, p)
-	code, stderr := p.wait(ctx, t)
+	names := load(n.Ctx, t, n, p)
+	code, stderr := p.wait(n.Ctx, t)
 	saysTheRemedy(t, code, stderr)
 	if !s.Writing() {
 		t.Error("the writer is not the writer any more")
 	}
-	s.stop(ctx)
-	serve(t, graphConn(t, n), dir, nil).writing(ctx)
-	hasAll(ctx, t, application(t, n), names)
+	s.Stop()
+	n.serve(dir, nil).writing()
+	hasAll(n.Ctx, t, n.application(), names)
 }
 
 // TestStopOnFullDisk shows that a service that is asked to stop while the disk is full
 // stops.
 func TestStopOnFullDisk(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n, dir := testkit.NATS(t), t.TempDir()
+	n, dir := newInstallation(t), t.TempDir()
 	p := startProcess(t, n, dir, &disk{part: ".sst", room: 0})
-	c := application(t, n)
-	create(ctx, t, c, "one", "two")
+	c := n.application()
+	create(n.Ctx, t, c, "one", "two")
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.wait(ctx, t)
+	p.wait(n.Ctx, t)
 	if strings.Contains(p.stderr.String(), "goroutine ") {
 		t.Errorf("the service said:\n%s", p.stderr.String())
 	}
-	serve(t, graphConn(t, n), dir, nil).writing(ctx)
-	has(ctx, t, c, "one", "two")
+	n.serve(dir, nil).writing()
+	has(n.Ctx, t, c, "one", "two")
 }
 
 // If the disk has too little room to verify a snapshot, none is made, and nothing is written that the state needs the room
@@ -283,33 +278,23 @@ func TestStopOnFullDisk(t *testing.T) {
 func TestTooLittleRoomToVerify(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	var free atomic.Uint64
 	free.Store(1 << 20)
 	limits := soon
 	limits.Interval = time.Millisecond // a snapshot is tried again after 600 times as long
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+	s := a.serve(a.dir, func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits = a.store, limits
 		c.HasFree(free.Load)
-	}).writing(ctx)
-	create(ctx, t, application(t, a.n), "first")
-	id, revision := a.at(ctx)
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	testkit.WaitFor(t, ctx, "a warning that says what is needed", func() bool {
-		warnings, err := operator.Warnings(ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
-			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, "has 1.0 MiB free, and 25")
-		})
-	})
-	create(ctx, t, application(t, a.n), "second")
-	a.segmented(ctx, id)
-	if found := a.entries(ctx, archive.Verified); len(found) > 0 {
+	}).writing()
+	a.create("first")
+	id, revision := a.at()
+	a.warned(lifecycle.WarnUnarchived, "has 1.0 MiB free, and 25")
+	a.create("second")
+	a.segmented(id)
+	if found := a.entries(archive.Verified); len(found) > 0 {
 		t.Errorf("snapshots were verified: %v", found)
 	}
 	free.Store(1 << 40)
-	a.verified(ctx, id, revision-1, "more")
-	s.stop(ctx)
+	a.verified(id, revision-1, "more")
+	s.Stop()
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -17,12 +16,11 @@ import (
 // service is not ready for a while. They were dropped without a trace other than a line in the log.
 func TestDroppedRequestsAreShown(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n := testkit.NATS(t)
-	nc := graphConn(t, n)
+	n := newInstallation(t)
+	nc := n.connect()
 	registry := prometheus.NewRegistry()
-	s := serve(t, nc, t.TempDir(), func(c *graph.Config) { c.Registry = registry }).writing(ctx)
-	testkit.WaitFor(t, ctx, "the service to be ready", func() bool { return s.Ready() == nil })
+	s := serve(t, nc, t.TempDir(), func(c *graph.Config) { c.Registry = registry }).writing()
+	n.WaitFor("the service to be ready", func() bool { return s.Ready() == nil })
 	if n := metric(t, registry, "coppice_graph_requests_dropped_total"); n != 0 {
 		t.Errorf("%v requests were dropped before", n)
 	}
@@ -40,18 +38,18 @@ func TestDroppedRequestsAreShown(t *testing.T) {
 	if err := nc.answers.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	publisher := testkit.Conn(t, n, bus.RoleApplication)
+	publisher := n.Conn(bus.RoleApplication)
 	for range 10 {
 		if err := publisher.Publish(verb, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	testkit.WaitFor(t, ctx, "the service not to be ready", func() bool {
+	n.WaitFor("the service not to be ready", func() bool {
 		err := s.Ready()
 		return err != nil && strings.Contains(err.Error(), "realm "+realm+": requests were dropped")
 	})
 	// One is being handled and at most one waits.
-	testkit.WaitFor(t, ctx, "all to be counted", func() bool {
+	n.WaitFor("all to be counted", func() bool {
 		_ = s.Ready()
 		return metric(t, registry, "coppice_graph_requests_dropped_total") >= 8
 	})
@@ -62,5 +60,5 @@ func TestDroppedRequestsAreShown(t *testing.T) {
 	if err := s.Ready(); err != nil {
 		t.Errorf("later: %v", err)
 	}
-	s.stop(ctx)
+	s.Stop()
 }

@@ -24,15 +24,15 @@ func TestPrunedCommitsAreExpired(t *testing.T) {
 	a.creates("one", "two", "three")
 	a.snapshot()
 	a.truncate(1)
-	a.with(a.dir, nil, func(ctx context.Context) {
-		log := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+	a.with(a.dir, nil, func() {
+		log := a.as(bus.RoleReader).Log()
 		read := func(of client.LogOption) (c client.LogCommit, err error) {
-			for c, err := range log.Read(ctx, of, client.Limit(1)) {
+			for c, err := range log.Read(a.Ctx, of, client.Limit(1)) {
 				return c, err
 			}
 			return c, errors.New("there is none")
 		}
-		_, first, err := a.log().Last(ctx)
+		_, first, err := a.log().Last(a.Ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,9 +61,9 @@ func TestDeletedSegmentIsNamed(t *testing.T) {
 	a.snapshot()
 	a.segments()
 	a.cut(1)
-	segments := a.entries(testkit.Context(t), archive.Segment)
+	segments := a.entries(archive.Segment)
 	read := func(ctx context.Context, of ...client.LogOption) (commits []client.LogCommit, err error) {
-		log := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+		log := a.as(bus.RoleReader).Log()
 		for c, err := range log.Read(ctx, of...) {
 			if err != nil {
 				return commits, err
@@ -73,9 +73,9 @@ func TestDeletedSegmentIsNamed(t *testing.T) {
 		return commits, nil
 	}
 	var all []client.LogCommit
-	a.with(a.dir, nil, func(ctx context.Context) {
+	a.with(a.dir, nil, func() {
 		var err error
-		if all, err = read(ctx, client.FromSequence(1)); err != nil || len(all) < 9 {
+		if all, err = read(a.Ctx, client.FromSequence(1)); err != nil || len(all) < 9 {
 			t.Fatalf("%d commits, %v", len(all), err)
 		}
 	})
@@ -83,15 +83,15 @@ func TestDeletedSegmentIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("commits 4 to 6 with the revisions %d to %d are neither", all[3].GetFirstRevision(), all[6].GetFirstRevision()-1)
-	a.with(a.dir, nil, func(ctx context.Context) {
+	a.with(a.dir, nil, func() {
 		for _, of := range []client.LogOption{
 			client.FromSequence(1), client.FromSequence(all[4].Sequence), client.FromRevision(1), client.FromRevision(all[4].GetFirstRevision()),
 		} {
-			if _, err := read(ctx, of); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
+			if _, err := read(a.Ctx, of); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%T %v: %v; want %q", of, of, err, want)
 			}
 		}
-		behind, err := read(ctx, client.FromRevision(all[6].GetFirstRevision()))
+		behind, err := read(a.Ctx, client.FromRevision(all[6].GetFirstRevision()))
 		if err != nil || len(behind) < len(all)-6 || behind[0].Sequence != all[6].Sequence {
 			t.Errorf("behind the gap: %d commits, %v", len(behind), err)
 		}
@@ -99,13 +99,13 @@ func TestDeletedSegmentIsNamed(t *testing.T) {
 	// What precedes the gap cannot be read either.
 	a.store = &archivetest.Hooked{Store: a.store, Before: archivetest.Unreadable(segments[0])}
 	want = fmt.Sprintf("commits 4 to 6 with revisions before %d are neither", all[6].GetFirstRevision())
-	a.with(a.dir, nil, func(ctx context.Context) {
-		if _, err := read(ctx, client.FromSequence(1)); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
+	a.with(a.dir, nil, func() {
+		if _, err := read(a.Ctx, client.FromSequence(1)); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 		for _, c := range all[6:9] {
 			for _, from := range []client.LogOption{client.FromSequence(c.Sequence), client.FromRevision(c.GetFirstRevision())} {
-				if got, err := read(ctx, from, client.Limit(1)); err != nil || len(got) != 1 || got[0].Sequence != c.Sequence {
+				if got, err := read(a.Ctx, from, client.Limit(1)); err != nil || len(got) != 1 || got[0].Sequence != c.Sequence {
 					t.Errorf("%v: %v, %v; want the commit at %d", from, got, err, c.Sequence)
 				}
 			}

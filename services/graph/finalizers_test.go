@@ -17,27 +17,9 @@ import (
 
 // gauge returns the value of a metric with a finalizer, and with a state unless that is empty. It returns
 // false if there is none.
-func gauge(t *testing.T, r *prometheus.Registry, name, finalizer, state string) (value float64, ok bool) {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if labels["finalizer"] == finalizer && labels["state"] == state {
-				return m.GetGauge().GetValue(), true
-			}
-		}
-	}
-	return 0, false
+func gauge(tb testing.TB, r *prometheus.Registry, name, finalizer, state string) (value float64, ok bool) {
+	tb.Helper()
+	return testkit.Metric(tb, r, name, "finalizer", finalizer, "state", state)
 }
 
 // The first reply to a write of a finalizer whose calls no program asks for warns of it,
@@ -46,13 +28,13 @@ func gauge(t *testing.T, r *prometheus.Registry, name, finalizer, state string) 
 func TestFinalizerLiveness(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	n, registry := testkit.NATS(t), prometheus.NewRegistry()
-	s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) {
+	n, registry := newInstallation(t), prometheus.NewRegistry()
+	s := n.serve(t.TempDir(), func(c *graph.Config) {
 		c.Registry = registry
 		c.MeasuresEvery(100 * time.Millisecond)
-	}).writing(ctx)
+	}).writing()
 	// An attempt is not repeated: the reply to the first one has the warnings.
-	writer := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
+	writer := n.as(bus.RoleApplication, client.WithTimeout(testkit.Timeout))
 	objects := writer.Resource(configMaps, "a")
 	write := func(name string, finalizers ...string) []string {
 		t.Helper()
@@ -102,7 +84,7 @@ func TestFinalizerLiveness(t *testing.T) {
 	working, done := make(chan struct{}), make(chan error, 1)
 	running, end := context.WithCancel(ctx)
 	defer end()
-	controller := client.New(testkit.Conn(t, n, bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
+	controller := n.as(bus.RoleFinalizer)
 	go func() {
 		done <- controller.RunFinalizer(running, bus.ExampleFinalizer, func(ctx context.Context, _ *client.Call) error {
 			select {
@@ -131,5 +113,5 @@ func TestFinalizerLiveness(t *testing.T) {
 	if err := testkit.Receive(t, ctx, "the end of RunFinalizer", done); err != nil {
 		t.Error(err)
 	}
-	s.stop(ctx)
+	s.Stop()
 }

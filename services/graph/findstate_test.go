@@ -16,7 +16,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -35,12 +34,12 @@ func TestStartFromArchive(t *testing.T) {
 	a.segments()
 	a.truncate(2)
 	for what, dir := range map[string]string{"an empty replica": t.TempDir(), "a stale replica": stale} {
-		if out := a.has(dir, "four", "one", "three", "two"); !strings.Contains(out, "started from a snapshot") {
+		if out := a.startsWith(dir, "four", "one", "three", "two"); !strings.Contains(out, "started from a snapshot") {
 			t.Errorf("%s did not start from %s: %s", what, name, out)
 		}
 	}
-	a.with(stale, nil, func(ctx context.Context) { create(ctx, t, application(t, a.n), "five") })
-	a.has(t.TempDir(), "five", "four", "one", "three", "two")
+	a.with(stale, nil, func() { a.create("five") })
+	a.startsWith(t.TempDir(), "five", "four", "one", "three", "two")
 }
 
 // Without an archive a replica refuses a log that begins behind its state, and says what to
@@ -54,7 +53,7 @@ func TestCutLogWithoutArchive(t *testing.T) {
 	a.truncate(1)
 	before := checkpoint(t, stale)
 	for what, dir := range map[string]string{"an empty replica": t.TempDir(), "a stale replica": stale} {
-		err := serve(t, graphConn(t, a.n), dir, nil).wait(testkit.Context(t))
+		err := a.serve(dir, nil).Wait()
 		var cut *replay.CutError
 		if !errors.As(err, &cut) || !strings.Contains(err.Error(), "--archive") {
 			t.Errorf("%s: %v", what, err)
@@ -63,7 +62,7 @@ func TestCutLogWithoutArchive(t *testing.T) {
 	if got := checkpoint(t, stale); got.GetSequence() != before.GetSequence() {
 		t.Errorf("the state is at %v, and was at %v", got, before)
 	}
-	_, err := replay.Rebuild(testkit.Context(t), testkit.Conn(t, a.n, bus.RoleGraph), realm, t.TempDir(), testkit.Secrets())
+	_, err := replay.Rebuild(testkit.Context(t), a.Conn(bus.RoleGraph), realm, t.TempDir(), testkit.Secrets())
 	var cut *replay.CutError
 	if !errors.As(err, &cut) {
 		t.Errorf("a rebuild: %v", err)
@@ -85,7 +84,7 @@ func TestLastCommitCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.truncate(last - at)
-	if out := a.has(stale, "one", "two"); strings.Contains(out, "started from a snapshot") {
+	if out := a.startsWith(stale, "one", "two"); strings.Contains(out, "started from a snapshot") {
 		t.Errorf("the state was replaced: %s", out)
 	}
 }
@@ -115,7 +114,7 @@ func startsWithoutNewest(t *testing.T, spoil func(a *archived, name string)) {
 	a.segments()
 	a.truncate(1)
 	spoil(a, newest)
-	out := a.has(t.TempDir(), "four", "one", "three", "two")
+	out := a.startsWith(t.TempDir(), "four", "one", "three", "two")
 	if !strings.Contains(out, newest) || !strings.Contains(out, "cannot be used") || !strings.Contains(out, "started from a snapshot") {
 		t.Errorf("the log does not name %s: %s", newest, out)
 	}
@@ -135,10 +134,10 @@ func TestDamagedSegmentBehindSnapshot(t *testing.T) {
 	a.creates("four", "five", "six")
 	a.segments()
 	a.truncate(1)
-	segments := a.entries(t.Context(), archive.Segment)
+	segments := a.entries(archive.Segment)
 	behind := slices.IndexFunc(segments, func(name string) bool { n, _ := archive.ParseName(name); return n.First > end })
 	a.damage(segments[behind])
-	err := serve(t, graphConn(t, a.n), stale, func(c *graph.Config) { c.Archive = a.store }).wait(testkit.Context(t))
+	err := a.serve(stale, func(c *graph.Config) { c.Archive = a.store }).Wait()
 	if err == nil || !strings.Contains(err.Error(), segments[behind]) || !strings.Contains(err.Error(), "is unchanged") {
 		t.Errorf("got %v", err)
 	}
@@ -149,18 +148,18 @@ func TestDamagedSegmentBehindSnapshot(t *testing.T) {
 
 // damage changes a byte in the middle of an entry.
 func (a *archived) damage(name string) {
-	a.t.Helper()
+	a.Helper()
 	file := filepath.Join(a.root, filepath.FromSlash(name))
 	b, err := os.ReadFile(file)
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	b[len(b)/2] ^= 1
 	if err := os.Chmod(file, 0o600); err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	if err := os.WriteFile(file, b, 0o600); err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 }
 
@@ -174,14 +173,14 @@ func TestSegmentsAlone(t *testing.T) {
 	a.creates("three", "four", "five")
 	a.segments()
 	a.truncate(2)
-	a.with(t.TempDir(), nil, func(ctx context.Context) { has(ctx, t, application(t, a.n), "five", "four", "one", "three", "two") })
-	a.with(stale, nil, func(ctx context.Context) { has(ctx, t, application(t, a.n), "five", "four", "one", "three", "two") })
+	a.with(t.TempDir(), nil, func() { a.has("five", "four", "one", "three", "two") })
+	a.with(stale, nil, func() { a.has("five", "four", "one", "three", "two") })
 
 	id := checkpoint(t, a.dir).GetRealmId()
 	if err := a.store.Delete(t.Context(), archive.Name{Realm: [16]byte(id), Kind: archive.Segment, First: 1, Last: 3}.String()); err != nil {
 		t.Fatal(err)
 	}
-	err := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.Archive = a.store }).wait(testkit.Context(t))
+	err := a.serve(t.TempDir(), func(c *graph.Config) { c.Archive = a.store }).Wait()
 	if err == nil || !strings.Contains(err.Error(), "archive "+a.store.String()) {
 		t.Errorf("got %v", err)
 	}
@@ -194,17 +193,15 @@ func TestStaleReplicaOfAnotherHistory(t *testing.T) {
 	a := newArchived(t)
 	a.creates("one")
 	// The other history has the same realm id: it is that of a copy of the server.
-	if err := a.n.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	a.shutdown()
 	dir := copyOf(t, a.dir)
 	run(t, copyOf(t, a.nats), dir, creating(t, "other"))
-	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	a.installation = installationIn(t, a.nats)
 	a.creates("two", "three", "four")
 	a.segments()
 	a.snapshot()
 	a.truncate(1)
-	err := serve(t, graphConn(t, a.n), dir, func(c *graph.Config) { c.Archive = a.store }).wait(testkit.Context(t))
+	err := a.serve(dir, func(c *graph.Config) { c.Archive = a.store }).Wait()
 	var mismatch *replay.MismatchError
 	if !errors.As(err, &mismatch) {
 		t.Errorf("got %v", err)
@@ -228,7 +225,7 @@ func TestDamagedStateOfCutLog(t *testing.T) {
 	if err := os.Remove(tables[0]); err != nil {
 		t.Fatal(err)
 	}
-	if out := a.has(a.dir, "one", "three", "two"); !strings.Contains(out, "the state was rebuilt from a snapshot of the archive") {
+	if out := a.startsWith(a.dir, "one", "three", "two"); !strings.Contains(out, "the state was rebuilt from a snapshot of the archive") {
 		t.Errorf("logged %s", out)
 	}
 }
@@ -245,7 +242,7 @@ func TestReadCutLog(t *testing.T) {
 	a.segments()
 	read := func(ctx context.Context, from ...client.LogOption) (list []*client.Commit) {
 		t.Helper()
-		operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+		operator := a.as(bus.RoleOperator)
 		for c, err := range operator.Log().Read(ctx, from...) {
 			if err != nil {
 				t.Fatal(err)
@@ -254,11 +251,11 @@ func TestReadCutLog(t *testing.T) {
 		}
 		return list
 	}
-	a.with(a.dir, nil, func(ctx context.Context) {
-		whole := read(ctx, client.FromSequence(1))
+	a.with(a.dir, nil, func() {
+		whole := read(a.Ctx, client.FromSequence(1))
 		a.truncate(2)
 		for from := range whole {
-			got := read(ctx, client.FromSequence(uint64(from+1)))
+			got := read(a.Ctx, client.FromSequence(uint64(from+1)))
 			if len(got) != len(whole)-from {
 				t.Fatalf("from commit %d: %d commits, want %d", from+1, len(got), len(whole)-from)
 			}
@@ -271,7 +268,7 @@ func TestReadCutLog(t *testing.T) {
 			if len(whole[from].GetEvents()) == 0 {
 				continue
 			}
-			if got := read(ctx, client.FromRevision(revision)); !proto.Equal(got[0], whole[from]) {
+			if got := read(a.Ctx, client.FromRevision(revision)); !proto.Equal(got[0], whole[from]) {
 				t.Errorf("from revision %d: commit %d, want %d", revision, got[0].GetSequence(), from+1)
 			}
 		}
@@ -285,43 +282,40 @@ func TestSnapshotOfLostCommits(t *testing.T) {
 	a := newArchived(t)
 	a.creates("one")
 	a.snapshot()
-	if err := a.n.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	a.shutdown()
 	older := copyOf(t, a.nats)
-	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	a.installation = installationIn(t, a.nats)
 	a.creates("two", "three")
 	a.snapshot()
 	seen := checkpoint(t, a.dir).GetSequence()
-	a.n = testkit.StartNATS(t, natsd.Config{Dir: older})
+	a.installation = installationIn(t, older)
 	dir := t.TempDir()
-	ctx := testkit.Context(t)
 	for range 2 { // also when the snapshot is loaded
-		err := serve(t, graphConn(t, a.n), dir, func(c *graph.Config) { c.Archive = a.store }).wait(ctx)
+		err := a.serve(dir, func(c *graph.Config) { c.Archive = a.store }).Wait()
 		var mismatch *replay.MismatchError
 		if !errors.As(err, &mismatch) || mismatch.Known != seen {
 			t.Fatalf("got %v, want a log that has lost commits up to %d", err, seen)
 		}
 	}
-	s := serve(t, graphConn(t, a.n), dir, func(c *graph.Config) {
+	s := a.serve(dir, func(c *graph.Config) {
 		c.Archive, c.AcceptLoss = a.store, map[string]uint64{realm: seen}
-	}).writing(ctx)
-	has(ctx, t, application(t, a.n), "one")
+	}).writing()
+	a.has("one")
 	// The log grows beyond the commit of the snapshot: the next empty replica loads it.
 	names := []string{"one"}
 	for i := range 10 {
 		names = append(names, fmt.Sprintf("later-%d", i))
-		if _, err := application(t, a.n).Resource(configMaps, "a").Create(ctx, configMap(names[i+1])); err != nil {
+		if _, err := a.application().Resource(configMaps, "a").Create(a.Ctx, configMap(names[i+1])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.stop(ctx)
-	s = serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) {
+	s.Stop()
+	s = a.serve(t.TempDir(), func(c *graph.Config) {
 		c.Archive, c.AcceptLoss = a.store, map[string]uint64{realm: seen}
-	}).writing(ctx)
+	}).writing()
 	slices.Sort(names)
-	has(ctx, t, application(t, a.n), names...)
-	s.stop(ctx)
+	a.has(names...)
+	s.Stop()
 }
 
 // A graph service that has seen lost commits, and begins with a snapshot that another one has stored after
@@ -330,36 +324,33 @@ func TestLossRecordedByAnother(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	a.creates("one")
-	if err := a.n.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	a.shutdown()
 	older := copyOf(t, a.nats)
-	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	a.installation = installationIn(t, a.nats)
 	a.creates("two")
 	less := copyOf(t, a.dir)
 	a.creates("three")
 	other := a.dir // has seen more of what is lost
-	a.dir, a.n = less, testkit.StartNATS(t, natsd.Config{Dir: older})
-	ctx := testkit.Context(t)
+	a.dir, a.installation = less, installationIn(t, older)
 	accepting := func(dir string) func(c *graph.Config) {
 		seen := checkpoint(t, dir).GetSequence()
 		return func(c *graph.Config) { c.Archive, c.AcceptLoss = a.store, map[string]uint64{realm: seen} }
 	}
-	s := serve(t, graphConn(t, a.n), a.dir, accepting(a.dir)).writing(ctx)
-	create(ctx, t, application(t, a.n), "later", "latest")
-	s.stop(ctx)
+	s := a.serve(a.dir, accepting(a.dir)).writing()
+	a.create("later", "latest")
+	s.Stop()
 	a.segments()
 	a.snapshot()
 	for _, config := range []func(*graph.Config){accepting(other), func(c *graph.Config) { c.Archive = a.store }} {
-		s = serve(t, graphConn(t, a.n), other, config).writing(ctx)
-		has(ctx, t, application(t, a.n), "later", "latest", "one")
-		verified(ctx, t, a.n)
-		s.stop(ctx)
+		s = a.serve(other, config).writing()
+		a.has("later", "latest", "one")
+		verified(a.Ctx, t, a.installation)
+		s.Stop()
 	}
 	losses := 0
-	a.with(a.dir, nil, func(ctx context.Context) {
-		operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
-		for e, err := range operator.Log().Read(ctx, client.FromSequence(1)) {
+	a.with(a.dir, nil, func() {
+		operator := a.as(bus.RoleOperator)
+		for e, err := range operator.Log().Read(a.Ctx, client.FromSequence(1)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -380,11 +371,10 @@ func TestReadLogUpToGap(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	a.creates("one")
-	ctx := testkit.Context(t)
-	attacker := newAttacker(ctx, t, a.n)
-	attacker.publish(ctx, []byte("no commit"))
+	attacker := newAttacker(a.Ctx, t, a.installation)
+	attacker.publish(a.Ctx, []byte("no commit"))
 	log := a.log()
-	gap, _, err := log.Last(ctx)
+	gap, _, err := log.Last(a.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,13 +382,13 @@ func TestReadLogUpToGap(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	a.cut(1)
-	a.with(a.dir, nil, func(ctx context.Context) {
-		c := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithRealm(realm))
-		if commit, err := c.Log().Commit(ctx, gap); !errors.Is(err, client.ErrNotFound) {
+	a.with(a.dir, nil, func() {
+		c := a.as(bus.RoleReader)
+		if commit, err := c.Log().Commit(a.Ctx, gap); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("commit %d: %v, %v", gap, commit, err)
 		}
 		last := uint64(0)
-		for c, err := range c.Log().Read(ctx, client.FromSequence(1), client.ToSequence(gap)) {
+		for c, err := range c.Log().Read(a.Ctx, client.FromSequence(1), client.ToSequence(gap)) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,45 +25,45 @@ import (
 
 // attacker publishes to the log of a realm.
 type attacker struct {
-	t      *testing.T
+	testing.TB
 	js     jetstream.JetStream
 	stream jetstream.Stream
 	sent   int
 }
 
-func newAttacker(ctx context.Context, t *testing.T, n *natsd.Server) *attacker {
-	t.Helper()
-	js := testkit.JetStream(t, n, bus.RoleGraph)
+func newAttacker(ctx context.Context, tb testing.TB, n *installation) *attacker {
+	tb.Helper()
+	js := n.JS()
 	stream, err := js.Stream(ctx, bus.LogStream(realm))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return &attacker{t: t, js: js, stream: stream}
+	return &attacker{TB: tb, js: js, stream: stream}
 }
 
 func (a *attacker) publish(ctx context.Context, message []byte) {
-	a.t.Helper()
+	a.Helper()
 	if _, err := a.js.Publish(ctx, bus.LogSubject(realm), message); err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	a.sent++
 }
 
 // message is a message of the log, as it is stored.
 func (a *attacker) message(ctx context.Context, sequence uint64) []byte {
-	a.t.Helper()
+	a.Helper()
 	m, err := a.stream.GetMsg(ctx, sequence)
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	return m.Data
 }
 
 func (a *attacker) last(ctx context.Context) uint64 {
-	a.t.Helper()
+	a.Helper()
 	info, err := a.stream.Info(ctx)
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	return info.State.LastSeq
 }
@@ -71,10 +71,10 @@ func (a *attacker) last(ctx context.Context) uint64 {
 // forged is a commit that continues the log in every way but for its key, which is
 // derived from another secret.
 func (a *attacker) forged(ctx context.Context, after uint64) []byte {
-	a.t.Helper()
+	a.Helper()
 	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(eventlog.Message{Sequence: after, Data: a.message(ctx, after)})
 	if foreign != "" {
-		a.t.Fatal(foreign)
+		a.Fatal(foreign)
 	}
 	h.Sequence++
 	h.ID = [16]byte{13}
@@ -84,14 +84,14 @@ func (a *attacker) forged(ctx context.Context, after uint64) []byte {
 	b.End(eventlog.CommandRef{}, nil)
 	message, err := eventlog.NewKeys(secret.Secrets{}.Draw(), realm).Seal(b.Bytes(), a.last(ctx)+1)
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	return message
 }
 
 // attack publishes a message of each sort. The last message of the log is a commit.
 func (a *attacker) attack(ctx context.Context) {
-	a.t.Helper()
+	a.Helper()
 	last := a.last(ctx)
 	commit := a.message(ctx, last)
 	flipped := slices.Clone(commit)
@@ -102,7 +102,7 @@ func (a *attacker) attack(ctx context.Context) {
 		a.publish(ctx, message)
 	}
 	a.publish(ctx, a.forged(ctx, last))
-	a.publish(ctx, inFormat(a.t, commit, last, secret.Secrets{}.Draw(), commitcodec.Format+1))
+	a.publish(ctx, inFormat(a, commit, last, secret.Secrets{}.Draw(), commitcodec.Format+1))
 }
 
 // Messages in the log that are no commits of the realm are skipped: by the writer,
@@ -110,47 +110,46 @@ func (a *attacker) attack(ctx context.Context) {
 // from the log, and by verify. Each is counted.
 func TestForeignMessages(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n, dir, standby := testkit.NATS(t), t.TempDir(), t.TempDir()
+	n, dir, standby := newInstallation(t), t.TempDir(), t.TempDir()
 	registry := prometheus.NewRegistry()
-	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.Registry = registry }).writing(ctx)
-	follower := serve(t, graphConn(t, n), standby, nil)
-	c := application(t, n)
-	a := newAttacker(ctx, t, n)
+	s := n.serve(dir, func(c *graph.Config) { c.Registry = registry }).writing()
+	follower := n.serve(standby, nil)
+	c := n.application()
+	a := newAttacker(n.Ctx, t, n)
 	var names []string
 	for i := range 3 {
 		name := fmt.Sprint("n", i)
-		create(ctx, t, c, name)
+		create(n.Ctx, t, c, name)
 		names = append(names, name)
-		a.attack(ctx)
+		a.attack(n.Ctx)
 	}
-	create(ctx, t, c, "n3")
+	create(n.Ctx, t, c, "n3")
 	names = append(names, "n3")
-	has(ctx, t, c, names...)
-	verified(ctx, t, n)
-	testkit.WaitFor(t, ctx, fmt.Sprintf("%d messages to be skipped", a.sent), func() bool {
+	has(n.Ctx, t, c, names...)
+	verified(n.Ctx, t, n)
+	testkit.WaitFor(t, n.Ctx, fmt.Sprintf("%d messages to be skipped", a.sent), func() bool {
 		return int(metric(t, registry, "coppice_graph_log_skipped_total")) == a.sent
 	})
 
-	warned(ctx, t, n)
-	listed(ctx, t, n, a)
+	warned(n.Ctx, t, n)
+	listed(n.Ctx, t, n, a)
 
-	testkit.WaitFor(t, ctx, "the standby to follow", func() bool { return follower.Ready() == nil })
-	s.stop(ctx)
-	follower.writing(ctx)
-	has(ctx, t, c, names...)
-	a.attack(ctx)
-	create(ctx, t, c, "n4")
+	testkit.WaitFor(t, n.Ctx, "the standby to follow", func() bool { return follower.Ready() == nil })
+	s.Stop()
+	follower.writing()
+	has(n.Ctx, t, c, names...)
+	a.attack(n.Ctx)
+	create(n.Ctx, t, c, "n4")
 	names = append(names, "n4")
-	verified(ctx, t, n)
-	a.attack(ctx) // also at the end of the log
-	follower.stop(ctx)
+	verified(n.Ctx, t, n)
+	a.attack(n.Ctx) // also at the end of the log
+	follower.Stop()
 
 	for name, dir := range map[string]string{"of the standby": standby, "that was behind": dir, "made from the log": t.TempDir()} {
-		s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
-		has(ctx, t, c, names...)
-		verified(ctx, t, n)
-		s.stop(ctx)
+		s := n.serve(dir, nil).writing()
+		has(n.Ctx, t, c, names...)
+		verified(n.Ctx, t, n)
+		s.Stop()
 		if t.Failed() {
 			t.Fatalf("with the state %s", name)
 		}
@@ -158,24 +157,24 @@ func TestForeignMessages(t *testing.T) {
 }
 
 // warned waits until the stream of warnings says that messages were skipped.
-func warned(ctx context.Context, t *testing.T, n *natsd.Server) {
-	t.Helper()
-	reader := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader))
-	testkit.WaitFor(t, ctx, "a warning of skipped messages", func() bool {
+func warned(ctx context.Context, tb testing.TB, n *installation) {
+	tb.Helper()
+	reader := n.as(bus.RoleReader)
+	testkit.WaitFor(tb, ctx, "a warning of skipped messages", func() bool {
 		warnings, err := reader.Warnings(ctx, "")
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		for _, w := range warnings {
 			if w.Reason != lifecycle.WarnSkipped {
 				continue
 			}
 			if w.Key() != "realms.coppice.dev/"+realm || !strings.Contains(w.Message, "no commits of the realm, the last at sequence ") {
-				t.Fatalf("the warning is %+v", w)
+				tb.Fatalf("the warning is %+v", w)
 			}
 			about, err := reader.Warnings(ctx, w.UID)
 			if err != nil || len(about) != 1 {
-				t.Fatalf("the warnings about the realm's id are %+v, %v", about, err)
+				tb.Fatalf("the warnings about the realm's id are %+v, %v", about, err)
 			}
 			return true
 		}
@@ -185,17 +184,17 @@ func warned(ctx context.Context, t *testing.T, n *natsd.Server) {
 
 // listed checks that a reader of the log receives each skipped message if it asks for them,
 // and none otherwise.
-func listed(ctx context.Context, t *testing.T, n *natsd.Server, a *attacker) {
-	t.Helper()
-	log := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+func listed(ctx context.Context, tb testing.TB, n *installation, a *attacker) {
+	tb.Helper()
+	log := n.as(bus.RoleReader).Log()
 	for _, of := range []client.LogOptions{{FromSequence: 1, Skipped: true}, {FromSequence: 1, Skipped: true, Name: "n1"}, {FromSequence: 1}} {
 		skipped, at := 0, uint64(0)
 		for c, err := range log.Read(ctx, of) {
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			if c.Sequence <= at || (c.Commit == nil) != (c.Skipped != "") {
-				t.Fatalf("after sequence %d comes %+v", at, c)
+				tb.Fatalf("after sequence %d comes %+v", at, c)
 			}
 			if at = c.Sequence; c.Commit == nil {
 				skipped++
@@ -206,29 +205,17 @@ func listed(ctx context.Context, t *testing.T, n *natsd.Server, a *attacker) {
 			want = a.sent
 		}
 		if skipped != want {
-			t.Errorf("%+v lists %d skipped messages, want %d", of, skipped, want)
+			tb.Errorf("%+v lists %d skipped messages, want %d", of, skipped, want)
 		}
 	}
 }
 
 // metric is the sum of a registered metric.
-func metric(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	for _, f := range families {
-		if f.GetName() == name {
-			found = true
-			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	if !found {
-		t.Fatalf("there is no metric %s", name)
+func metric(tb testing.TB, registry *prometheus.Registry, name string) float64 {
+	tb.Helper()
+	sum, ok := testkit.Metric(tb, registry, name)
+	if !ok {
+		tb.Fatalf("there is no metric %s", name)
 	}
 	return sum
 }
@@ -236,12 +223,11 @@ func metric(t *testing.T, registry *prometheus.Registry, name string) (sum float
 // A stream of foreign messages stops no command.
 func TestForeignMessagesUnderLoad(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n := testkit.NATS(t)
-	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
-	c := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
-	a := newAttacker(ctx, t, n)
-	create(ctx, t, c, "first")
+	n := newInstallation(t)
+	s := n.serve(t.TempDir(), nil).writing()
+	c := n.as(bus.RoleApplication, client.WithTimeout(testkit.Timeout))
+	a := newAttacker(n.Ctx, t, n)
+	create(n.Ctx, t, c, "first")
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -253,7 +239,7 @@ func TestForeignMessagesUnderLoad(t *testing.T) {
 				return
 			case <-rate.C:
 			}
-			if _, err := a.js.Publish(ctx, bus.LogSubject(realm), []byte("noise")); err != nil {
+			if _, err := a.js.Publish(n.Ctx, bus.LogSubject(realm), []byte("noise")); err != nil {
 				t.Error(err)
 				return
 			}
@@ -262,14 +248,14 @@ func TestForeignMessagesUnderLoad(t *testing.T) {
 	names := []string{"first"}
 	for i := range 30 {
 		name := fmt.Sprintf("n%02d", i)
-		create(ctx, t, c, name)
+		create(n.Ctx, t, c, name)
 		names = append(names, name)
 	}
 	close(stop)
-	testkit.Receive(t, ctx, "the end of the messages", ended)
-	has(ctx, t, c, names...)
-	verified(ctx, t, n)
-	s.stop(ctx)
+	testkit.Receive(t, n.Ctx, "the end of the messages", ended)
+	has(n.Ctx, t, c, names...)
+	verified(n.Ctx, t, n)
+	s.Stop()
 }
 
 // A service with another secret than the log was written with refuses to start, and
@@ -278,16 +264,15 @@ func TestWrongSecret(t *testing.T) {
 	t.Parallel()
 	server, dir := t.TempDir(), t.TempDir()
 	run(t, server, dir, creating(t, "one"))
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: server})
-	js := testkit.JetStream(t, n, bus.RoleGraph)
+	n := installationIn(t, server)
+	js := n.JS()
 	with := func(secrets secret.Secrets) func(*graph.Config) {
 		return func(c *graph.Config) { c.Secrets = secrets }
 	}
 	refuses := func(dir string, secrets secret.Secrets) {
 		t.Helper()
 		was := lastOf(t, js)
-		err := serve(t, graphConn(t, n), dir, with(secrets)).wait(ctx)
+		err := n.serve(dir, with(secrets)).Wait()
 		var wrong *eventlog.KeyError
 		if !errors.As(err, &wrong) || wrong.Realm != realm || !strings.Contains(err.Error(), "start it with the secret") {
 			t.Errorf("got %v", err)
@@ -301,38 +286,36 @@ func TestWrongSecret(t *testing.T) {
 	refuses(t.TempDir(), other)
 
 	both := testkit.Secrets().Draw()
-	s := serve(t, graphConn(t, n), dir, with(both)).writing(ctx)
-	create(ctx, t, application(t, n), "two")
-	verified(ctx, t, n)
-	s.stop(ctx)
+	s := n.serve(dir, with(both)).writing()
+	n.create("two")
+	verified(n.Ctx, t, n)
+	s.Stop()
 	refuses(dir, testkit.Secrets())
 	refuses(t.TempDir(), testkit.Secrets())
 	refuses(t.TempDir(), testkit.Secrets().Draw()) // of the same number, and another
-	s = serve(t, graphConn(t, n), t.TempDir(), with(both)).writing(ctx)
-	has(ctx, t, application(t, n), "one", "two")
-	s.stop(ctx)
+	s = n.serve(t.TempDir(), with(both)).writing()
+	n.has("one", "two")
+	s.Stop()
 }
 
 // A commit of another realm is none of this one.
 func TestCommitOfAnotherRealm(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm, "other")})
-	s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.Realms = []string{realm, "other"} }).writing(ctx)
-	a := newAttacker(ctx, t, n)
-	c := application(t, n)
-	create(ctx, t, c, "one")
-	other, err := a.js.Stream(ctx, bus.LogStream("other"))
+	n := installationOn(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm, "other")})
+	s := n.serve(t.TempDir(), func(c *graph.Config) { c.Realms = []string{realm, "other"} }).writing()
+	a := newAttacker(n.Ctx, t, n)
+	n.create("one")
+	other, err := a.js.Stream(n.Ctx, bus.LogStream("other"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := other.GetMsg(ctx, 1)
+	first, err := other.GetMsg(n.Ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.publish(ctx, first.Data)
-	create(ctx, t, c, "two")
-	has(ctx, t, c, "one", "two")
-	verified(ctx, t, n)
-	s.stop(ctx)
+	a.publish(n.Ctx, first.Data)
+	n.create("two")
+	n.has("one", "two")
+	verified(n.Ctx, t, n)
+	s.Stop()
 }

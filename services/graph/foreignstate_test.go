@@ -19,38 +19,37 @@ import (
 )
 
 // refused starts a graph service that must not become ready, with an error that says some texts and not others.
-func refused(t *testing.T, n *natsd.Server, dir string, change func(*graph.Config), says, not []string) {
-	t.Helper()
-	ctx := testkit.Context(t)
-	s := serve(t, graphConn(t, n), dir, change)
+func refused(tb testing.TB, n *installation, dir string, change func(*graph.Config), says, not []string) {
+	tb.Helper()
+	s := n.serve(dir, change)
 	var err error
 	defer func() {
-		if t.Failed() {
-			t.Logf("the service is not ready: %v", err)
+		if tb.Failed() {
+			tb.Logf("the service is not ready: %v", err)
 		}
 	}()
-	testkit.WaitFor(t, ctx, "the service to say "+says[0], func() bool {
+	testkit.WaitFor(tb, n.Ctx, "the service to say "+says[0], func() bool {
 		err = s.Ready()
 		return err != nil && strings.Contains(err.Error(), says[0])
 	})
-	saysOnly(t, err, says, not)
-	s.cancel()
-	_ = s.wait(ctx) // it may have ended with this error
+	saysOnly(tb, err, says, not)
+	s.Cancel()
+	_ = s.Wait() // it may have ended with this error
 }
 
-func saysOnly(t *testing.T, err error, says, not []string) {
-	t.Helper()
+func saysOnly(tb testing.TB, err error, says, not []string) {
+	tb.Helper()
 	if err == nil {
-		t.Fatal("no error")
+		tb.Fatal("no error")
 	}
 	for _, text := range says {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%q does not say %q", err, text)
+			tb.Errorf("%q does not say %q", err, text)
 		}
 	}
 	for _, text := range not {
 		if strings.Contains(err.Error(), text) {
-			t.Errorf("%q says %q", err, text)
+			tb.Errorf("%q says %q", err, text)
 		}
 	}
 }
@@ -61,17 +60,17 @@ func TestStateOfAnother(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	server, dir := t.TempDir(), t.TempDir()
-	n := testkit.StartNATS(t, natsd.Config{Dir: server, Roles: bus.Roles(realm, "other")})
+	n := installationOn(t, natsd.Config{Dir: server, Roles: bus.Roles(realm, "other")})
 	two := func(c *graph.Config) { c.Realms = []string{realm, "other"} }
-	both := serve(t, graphConn(t, n), dir, two)
+	both := n.serve(dir, two)
 	testkit.WaitFor(t, ctx, "the service to write both realms", func() bool {
 		return strings.Contains(both.Status(), "realm other: writer") && strings.Contains(both.Status(), "realm "+realm+": writer")
 	})
-	both.stop(ctx)
+	both.Stop()
 	up := func(c *graph.Config) { c.DataDir = "up" }
 	otherSecret := func(c *graph.Config) { c.Secrets = secret.Secrets{}.Draw() }
 	elsewhere := t.TempDir()
-	serve(t, graphConn(t, testkit.NATS(t)), elsewhere, otherSecret).writing(ctx).stop(ctx)
+	newInstallation(t).serve(elsewhere, otherSecret).writing().Stop()
 
 	renamed := t.TempDir()
 	if err := os.CopyFS(filepath.Join(renamed, realm), os.DirFS(filepath.Join(dir, "other"))); err != nil {
@@ -98,21 +97,21 @@ func TestStateOfAnother(t *testing.T) {
 			says, not := []string{"the file " + file, "is of another realm or installation", "move the file away"}, []string{"--accept-loss", "has lost"}
 			started := append([]string{"realm " + realm + ": failed"}, says...)
 			refused(t, n, states, nil, started, not)
-			refused(t, testkit.NATS(t), states, nil, started, not) // there is no log
-			_, err = replay.Rebuild(ctx, testkit.Conn(t, n, bus.RoleGraph), realm, states, testkit.Secrets())
+			refused(t, newInstallation(t), states, nil, started, not) // there is no log
+			_, err = replay.Rebuild(ctx, n.Conn(bus.RoleGraph), realm, states, testkit.Secrets())
 			saysOnly(t, err, says, not)
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-			if _, err = replay.Rebuild(ctx, testkit.Conn(t, n, bus.RoleGraph), realm, states, testkit.Secrets()); err != nil {
+			if _, err = replay.Rebuild(ctx, n.Conn(bus.RoleGraph), realm, states, testkit.Secrets()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	t.Run("log", func(t *testing.T) {
 		t.Parallel()
-		other := testkit.NATS(t)
-		serve(t, graphConn(t, other), t.TempDir(), otherSecret).writing(ctx).stop(ctx)
+		other := newInstallation(t)
+		other.serve(t.TempDir(), otherSecret).writing().Stop()
 		is := "the log " + bus.LogStream(realm) + " is of another installation"
 		refused(t, other, dir, nil, []string{is, "--server", "--data", "--secret"}, []string{"coppice rebuild", "--accept-loss"})
 		refused(t, other, dir, up, []string{is, filepath.Join("up", "coppice.secret"), "move the directory " + dir + " away"}, []string{"--server", "--data", "--secret", "--accept-loss"})
@@ -128,60 +127,60 @@ func TestRebuildAdvice(t *testing.T) {
 	older := copyOf(t, server)
 	run(t, server, dir, creating(t, "two"))
 	const advice = "coppice rebuild"
-	rebuild := func(n *natsd.Server) error {
-		_, err := replay.Rebuild(ctx, testkit.Conn(t, n, bus.RoleGraph), realm, dir, testkit.Secrets())
+	rebuild := func(n *installation) error {
+		_, err := replay.Rebuild(ctx, n.Conn(bus.RoleGraph), realm, dir, testkit.Secrets())
 		return err
 	}
 
-	short := testkit.StartNATS(t, natsd.Config{Dir: older})
+	short := installationIn(t, older)
 	refused(t, short, dir, nil, []string{"the log went backwards", "--accept-loss"}, []string{advice})
 	saysOnly(t, rebuild(short), []string{"the log has lost its newest commits", "--accept-loss"}, []string{advice})
 
-	fresh := testkit.NATS(t)
-	serve(t, graphConn(t, fresh), t.TempDir(), nil).writing(ctx).stop(ctx)
+	fresh := newInstallation(t)
+	fresh.serve(t.TempDir(), nil).writing().Stop()
 	refused(t, fresh, dir, nil, []string{"was created again", "its commits are of another realm"}, []string{advice})
 	saysOnly(t, rebuild(fresh), []string{"its commits are of another realm", "--accept-loss"}, []string{advice})
 
 	// The stream was deleted, and restored from a complete backup.
-	from := testkit.StartNATS(t, natsd.Config{Dir: server})
-	restored := testkit.NATS(t)
+	from := installationIn(t, server)
+	restored := newInstallation(t)
 	copyLog(t, from, restored, checkpoint(t, dir).GetPosition())
 	sealLog(t, restored)
 	refused(t, restored, dir, nil, []string{"was created again", advice + " --state " + dir + " --realm " + realm}, nil)
 	if err := rebuild(restored); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, graphConn(t, restored), dir, nil).writing(ctx)
-	has(ctx, t, application(t, restored), "one", "two")
-	s.stop(ctx)
+	s := restored.serve(dir, nil).writing()
+	restored.has("one", "two")
+	s.Stop()
 }
 
 // copyLog copies the messages of a log to another server, and returns the new stream, from which messages can be
 // deleted until its configuration is complete.
-func copyLog(t *testing.T, from, to *natsd.Server, last uint64) jetstream.Stream {
-	t.Helper()
-	ctx := testkit.Context(t)
-	js := testkit.JetStream(t, to, bus.RoleGraph)
+func copyLog(tb testing.TB, from, to *installation, last uint64) jetstream.Stream {
+	tb.Helper()
+	ctx := testkit.Context(tb)
+	js := to.JS()
 	config := bus.LogConfig(realm, 1)
 	config.DenyDelete = false
 	stream, err := js.CreateStream(ctx, config)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	a := newAttacker(ctx, t, from)
+	a := newAttacker(ctx, tb, from)
 	for at := uint64(1); at <= last; at++ {
 		if _, err := js.Publish(ctx, bus.LogSubject(realm), a.message(ctx, at)); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return stream
 }
 
 // sealLog completes the configuration of a stream of copyLog.
-func sealLog(t *testing.T, n *natsd.Server) {
-	t.Helper()
-	if _, err := testkit.JetStream(t, n, bus.RoleGraph).UpdateStream(testkit.Context(t), bus.LogConfig(realm, 1)); err != nil {
-		t.Fatal(err)
+func sealLog(tb testing.TB, n *installation) {
+	tb.Helper()
+	if _, err := n.JS().UpdateStream(testkit.Context(tb), bus.LogConfig(realm, 1)); err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -191,7 +190,7 @@ func TestLostWithoutState(t *testing.T) {
 	t.Parallel()
 	server, dir := t.TempDir(), t.TempDir()
 	run(t, server, dir, creating(t, "one", "two", "three"))
-	from, n := testkit.StartNATS(t, natsd.Config{Dir: server}), testkit.NATS(t)
+	from, n := installationIn(t, server), newInstallation(t)
 	stream := copyLog(t, from, n, checkpoint(t, dir).GetPosition())
 	if err := stream.DeleteMsg(testkit.Context(t), 2); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,13 +24,43 @@ import (
 
 const realm = bus.DefaultRealm
 
+// installation is a NATS server, on which the test runs graph services.
+type installation struct {
+	*testkit.Realm
+	app func() *client.Client
+}
+
+func newInstallation(tb testing.TB) *installation {
+	tb.Helper()
+	return installationIn(tb, tb.TempDir())
+}
+
+// installationIn has the server in a directory.
+func installationIn(tb testing.TB, dir string) *installation {
+	tb.Helper()
+	return installationOn(tb, natsd.Config{Dir: dir})
+}
+
+func installationOn(tb testing.TB, c natsd.Config) *installation {
+	tb.Helper()
+	n := &installation{Realm: testkit.NewRealmOn(tb, testkit.StartNATS(tb, c))}
+	n.app = sync.OnceValue(n.application)
+	return n
+}
+
+// shutdown ends the server.
+func (n *installation) shutdown() {
+	n.Helper()
+	if err := n.Server.Shutdown(); err != nil {
+		n.Fatal(err)
+	}
+}
+
 // service is a graph service that runs.
 type service struct {
 	*graph.Service
-	t      *testing.T
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error
+	*testkit.Running
+	tb testing.TB
 }
 
 // conns are the two connections of a graph service.
@@ -38,38 +70,33 @@ type conns struct{ log, answers *nats.Conn }
 // process ends silently, and another one has to wait for that long, set a shorter one.
 const lasting = 30 * time.Second
 
+// serve runs a graph service in a directory until the test has ended.
+func (n *installation) serve(dir string, change func(*graph.Config)) *service {
+	n.Helper()
+	return serve(n, n.connect(), dir, change)
+}
+
 // serve runs a graph service on its connections until the test has ended.
-func serve(t *testing.T, nc conns, dir string, change func(*graph.Config)) *service {
-	t.Helper()
+func serve(tb testing.TB, nc conns, dir string, change func(*graph.Config)) *service {
+	tb.Helper()
 	c := graph.Config{Secrets: testkit.Secrets(), Conn: nc.log, Answers: nc.answers, Dir: dir, LeaseTTL: lasting}
 	if change != nil {
 		change(&c)
 	}
 	g, err := graph.New(c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	s := &service{Service: g, t: t, ended: make(chan struct{})}
-	var ctx context.Context
-	ctx, s.cancel = context.WithCancel(context.Background())
-	go func() {
-		defer close(s.ended)
-		s.err = g.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		s.cancel()
-		<-s.ended
-	})
-	return s
+	return &service{g, testkit.Run(tb, g.Run).MayFail(), tb}
 }
 
 // writing waits until the service is the writer.
-func (s *service) writing(ctx context.Context) *service {
-	s.t.Helper()
-	testkit.WaitFor(s.t, ctx, "the service to be the writer", func() bool {
+func (s *service) writing() *service {
+	s.tb.Helper()
+	testkit.WaitFor(s.tb, testkit.Context(s.tb), "the service to be the writer", func() bool {
 		select {
-		case <-s.ended:
-			s.t.Fatalf("the service has ended: %v", s.err)
+		case <-s.Ended():
+			s.tb.Fatalf("the service has ended: %v", s.Err())
 		default:
 		}
 		return s.Writing()
@@ -77,37 +104,75 @@ func (s *service) writing(ctx context.Context) *service {
 	return s
 }
 
-// stop ends the service, which must not have failed.
-func (s *service) stop(ctx context.Context) {
-	s.t.Helper()
-	s.cancel()
-	if err := s.wait(ctx); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// wait waits until the service has ended, and returns why.
-func (s *service) wait(ctx context.Context) error {
-	s.t.Helper()
-	testkit.Receive(s.t, ctx, "the service's end", s.ended)
-	return s.err
-}
-
-func graphConn(t *testing.T, server *natsd.Server) conns {
-	t.Helper()
-	return conns{testkit.Conn(t, server, bus.RoleGraph), testkit.Conn(t, server, bus.RoleAnswers)}
+func (n *installation) connect() conns {
+	n.Helper()
+	return conns{n.Conn(bus.RoleGraph), n.Conn(bus.RoleAnswers)}
 }
 
 // dial connects a graph service over a proxy.
-func dial(t *testing.T, server *natsd.Server, url string) conns {
-	t.Helper()
-	return conns{testkit.Dial(t, server, url, bus.RoleGraph), testkit.Dial(t, server, url, bus.RoleAnswers)}
+func (n *installation) dial(url string) conns {
+	n.Helper()
+	return conns{testkit.Dial(n, n.Server, url, bus.RoleGraph), testkit.Dial(n, n.Server, url, bus.RoleAnswers)}
+}
+
+// as returns a client with a role.
+func (n *installation) as(role string, opts ...client.Option) *client.Client {
+	n.Helper()
+	return client.New(n.Conn(role), append([]client.Option{client.WithActor(role)}, opts...)...)
 }
 
 // application is a client that works with objects.
-func application(t *testing.T, server *natsd.Server) *client.Client {
-	t.Helper()
-	return client.New(testkit.Conn(t, server, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(time.Second))
+func (n *installation) application() *client.Client {
+	n.Helper()
+	return n.as(bus.RoleApplication, client.WithTimeout(time.Second))
+}
+
+// create creates objects.
+func (n *installation) create(names ...string) {
+	n.Helper()
+	create(n.Ctx, n, n.app(), names...)
+}
+
+// has checks that just these objects are there.
+func (n *installation) has(names ...string) {
+	n.Helper()
+	has(n.Ctx, n, n.app(), names...)
+}
+
+// verify compares the state of a replica with its log.
+func (n *installation) verify() *coppicev1.VerifyReply {
+	n.Helper()
+	reply, err := n.as(bus.RoleOperator).Operations().Verify(n.Ctx)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return reply
+}
+
+// warning waits for a warning for which is returns true, and returns its message.
+func (n *installation) warning(what string, is func(client.Warning) bool) (message string) {
+	n.Helper()
+	operator := n.as(bus.RoleOperator)
+	n.WaitFor(what, func() bool {
+		warnings, err := operator.Warnings(n.Ctx, "")
+		if err != nil {
+			n.Fatal(err)
+		}
+		i := slices.IndexFunc(warnings, is)
+		if i >= 0 {
+			message = warnings[i].Message
+		}
+		return i >= 0
+	})
+	return message
+}
+
+// warned waits for a warning with a reason whose message has all parts, and returns it.
+func (n *installation) warned(reason string, parts ...string) (message string) {
+	n.Helper()
+	return n.warning(fmt.Sprintf("a warning %s that has %q", reason, parts), func(w client.Warning) bool {
+		return w.Reason == reason && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(w.Message, part) })
+	})
 }
 
 var configMaps = client.Resource{Plural: "configmaps"}
@@ -117,109 +182,94 @@ func configMap(name string) *coppicev1.Object {
 }
 
 // create creates objects, and fails the test if it cannot.
-func create(ctx context.Context, t *testing.T, c *client.Client, names ...string) {
-	t.Helper()
+func create(ctx context.Context, tb testing.TB, c *client.Client, names ...string) {
+	tb.Helper()
 	for _, n := range names {
 		if _, err := c.Resource(configMaps, "a").Create(ctx, configMap(n)); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 }
 
 // has checks that just these objects are there.
-func has(ctx context.Context, t *testing.T, c *client.Client, names ...string) {
-	t.Helper()
+func has(ctx context.Context, tb testing.TB, c *client.Client, names ...string) {
+	tb.Helper()
 	var got []string
 	for o, err := range c.Resource(configMaps, "a").List(ctx) {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		got = append(got, o.GetMetadata().GetName())
 	}
 	if fmt.Sprint(got) != fmt.Sprint(names) {
-		t.Errorf("there are %v, want %v", got, names)
+		tb.Errorf("there are %v, want %v", got, names)
 	}
-}
-
-// verify compares the state of a replica with its log.
-func verify(ctx context.Context, t *testing.T, server *natsd.Server) *coppicev1.VerifyReply {
-	t.Helper()
-	c := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
-	reply, err := c.Operations().Verify(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply
 }
 
 // A NATS server that is unavailable for longer than the lease does not end the service,
 // which continues when the server is back.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	proxy := testkit.NewProxy(t, server.URL())
-	s := serve(t, dial(t, server, proxy.URL()), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = time.Second }).writing(ctx)
-	c := application(t, server)
-	create(ctx, t, c, "before")
+	server := newInstallation(t)
+	proxy := testkit.NewProxy(t, server.Server.URL())
+	s := serve(t, server.dial(proxy.URL()), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = time.Second }).writing()
+	server.create("before")
 	proxy.Set(testkit.ToServer, testkit.Discard)
 	proxy.Set(testkit.ToClient, testkit.Discard)
 	proxy.Cut()
-	testkit.WaitFor(t, ctx, "the writer to have lost its lease", func() bool { return !s.Writing() })
+	server.WaitFor("the writer to have lost its lease", func() bool { return !s.Writing() })
 	proxy.Heal()
-	s.writing(ctx)
-	create(ctx, t, c, "behind")
-	has(ctx, t, c, "before", "behind")
-	s.stop(ctx)
+	s.writing()
+	server.create("behind")
+	server.has("before", "behind")
+	s.Stop()
 }
 
 // A service may start before JetStream answers.
 func TestStartsBeforeJetStream(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	proxy := testkit.NewProxy(t, server.URL())
-	nc := dial(t, server, proxy.URL())
+	server := newInstallation(t)
+	proxy := testkit.NewProxy(t, server.Server.URL())
+	nc := server.dial(proxy.URL())
 	proxy.Set(testkit.ToServer, testkit.Discard)
 	proxy.Cut()
-	testkit.WaitFor(t, ctx, "the connection to break", func() bool { return !nc.log.IsConnected() && !nc.answers.IsConnected() })
+	server.WaitFor("the connection to break", func() bool { return !nc.log.IsConnected() && !nc.answers.IsConnected() })
 	s := serve(t, nc, t.TempDir(), nil)
 	if s.Ready() == nil || s.Writing() {
 		t.Error("ready without NATS")
 	}
-	testkit.WaitFor(t, ctx, "the service to have tried", func() bool { return proxy.Lost(testkit.ToServer) > 0 })
+	server.WaitFor("the service to have tried", func() bool { return proxy.Lost(testkit.ToServer) > 0 })
 	proxy.Heal()
-	s.writing(ctx)
-	testkit.WaitFor(t, ctx, "the service to be ready", func() bool { return s.Ready() == nil })
-	s.stop(ctx)
+	s.writing()
+	server.WaitFor("the service to be ready", func() bool { return s.Ready() == nil })
+	s.Stop()
 }
 
 // X15: a replica that rebuilds its state answers no reads until it has caught up. Otherwise
 // it would report existing kinds and objects as missing.
 func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	first := serve(t, graphConn(t, server), t.TempDir(), nil).writing(ctx)
-	c := client.New(testkit.Conn(t, server, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
+	server := newInstallation(t)
+	first := server.serve(t.TempDir(), nil).writing()
+	c := server.as(bus.RoleApplication, client.WithTimeout(testkit.Timeout))
 	var batch []*coppicev1.Object
 	const objects = 12000 // so many that catching up takes a while
 	for i := range objects {
 		batch = append(batch, configMap(fmt.Sprint("n-", i)))
 		if len(batch) == 3000 {
-			if _, err := c.Resource(configMaps, "a").CreateBatch(ctx, batch); err != nil {
+			if _, err := c.Resource(configMaps, "a").CreateBatch(server.Ctx, batch); err != nil {
 				t.Fatal(err)
 			}
 			batch = nil
 		}
 	}
-	first.stop(ctx)
-	anew := serve(t, graphConn(t, server), t.TempDir(), nil)
-	asks := testkit.Conn(t, server, bus.RoleApplication)
+	first.Stop()
+	anew := server.serve(t.TempDir(), nil)
+	asks := server.Conn(bus.RoleApplication)
 	at := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: bus.VerbResolve, Plural: "configmaps", Namespace: "a"}
 	for {
 		var reply coppicev1.ResolveObjectsReply
-		err := rpc.Call(ctx, asks, at.Subject(), nil, &coppicev1.ResolveObjectsRequest{Names: []string{fmt.Sprint("n-", objects-1)}}, &reply)
+		err := rpc.Call(server.Ctx, asks, at.Subject(), nil, &coppicev1.ResolveObjectsRequest{Names: []string{fmt.Sprint("n-", objects-1)}}, &reply)
 		if err == nil {
 			break
 		}
@@ -227,18 +277,18 @@ func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 			t.Fatalf("a replica that has not caught up answers %v", err)
 		}
 	}
-	anew.stop(ctx)
+	anew.Stop()
 }
 
 // instanceFile has the id of a directory, which is its id as a member too.
 const instanceFile = "instance"
 
 // instance returns the id of a directory.
-func instance(t *testing.T, dir string) string {
-	t.Helper()
+func instance(tb testing.TB, dir string) string {
+	tb.Helper()
 	id, err := os.ReadFile(filepath.Join(dir, instanceFile))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return strings.TrimSpace(string(id))
 }
@@ -247,26 +297,25 @@ func instance(t *testing.T, dir string) string {
 // from each other: the second stands by, and reads are never stale.
 func TestCopiedDirectory(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
+	server := newInstallation(t)
 	dir, copied := t.TempDir(), t.TempDir()
 	long := func(c *graph.Config) { c.LeaseTTL = testkit.Timeout / 2 } // the machine may be slow
-	first := serve(t, graphConn(t, server), dir, long).writing(ctx)
+	first := server.serve(dir, long).writing()
 	if err := os.WriteFile(filepath.Join(copied, instanceFile), []byte(instance(t, dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	second := serve(t, graphConn(t, server), copied, long)
-	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
-	c := application(t, server)
-	create(ctx, t, c, "a")
+	second := server.serve(copied, long)
+	server.WaitFor("the second service to stand by", func() bool { return second.Ready() == nil })
+	c := server.application()
+	server.create("a")
 	for last := uint64(0); last < 500; {
 		o := configMap("a")
 		o.Metadata.Labels = map[string]string{"n": fmt.Sprint(last)}
-		written, err := c.Resource(configMaps, "a").Update(ctx, o)
+		written, err := c.Resource(configMaps, "a").Update(server.Ctx, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, err := c.Resource(configMaps, "a").Get(ctx, "a")
+		read, err := c.Resource(configMaps, "a").Get(server.Ctx, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +326,7 @@ func TestCopiedDirectory(t *testing.T) {
 			t.Fatalf("the first service writes: %t; the second: %t", first.Writing(), second.Writing())
 		}
 	}
-	first.stop(ctx)
-	second.writing(ctx)
-	create(ctx, t, c, "b")
+	first.Stop()
+	second.writing()
+	server.create("b")
 }

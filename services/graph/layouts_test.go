@@ -26,15 +26,10 @@ import (
 
 // inLayout returns a snapshot of a state in another layout: see docs/formats.md. The state has no rows which
 // that does not have but those of kinds, and its content fits into one chunk.
-func inLayout(t *testing.T, dir string, layout uint32) []byte {
-	t.Helper()
-	s, err := state.Open(dir, state.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	snap := s.Snapshot()
-	defer snap.Close()
+func inLayout(tb testing.TB, dir string, layout uint32) []byte {
+	tb.Helper()
+	snap, closeState := openState(tb, dir)
+	defer closeState()
 	little := binary.LittleEndian
 	sum := func(b []byte) []byte { return little.AppendUint32(b, crc32.ChecksumIEEE(b)) }
 	numbers := func(b []byte, numbers ...uint32) []byte {
@@ -72,7 +67,7 @@ func inLayout(t *testing.T, dir string, layout uint32) []byte {
 		rows = state.AppendRow(rows, key, value)
 		return nil
 	}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	hash := sha256.Sum256(append(manifest, rows...))
 	chunk(0, count, rows)
@@ -82,7 +77,7 @@ func inLayout(t *testing.T, dir string, layout uint32) []byte {
 		rows = state.AppendRow(rows, key, value)
 		return nil
 	}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	chunk(1, positions, rows)
 	footer := numbers([]byte("CEND"), uint32(len(tables)))
@@ -97,15 +92,15 @@ func inLayout(t *testing.T, dir string, layout uint32) []byte {
 
 // puts stores a snapshot of a commit, and the record of its verification.
 func (a *archived) puts(file []byte, cp *coppicev1.Checkpoint, hash [32]byte) {
-	a.t.Helper()
-	ctx, id := a.t.Context(), [16]byte(cp.GetRealmId())
+	a.Helper()
+	ctx, id := a.Ctx, [16]byte(cp.GetRealmId())
 	if err := errors.Join(
 		a.store.Put(ctx, archive.SnapshotName(id, cp.GetSequence()).String(), bytes.NewReader(file), int64(len(file))),
 		archive.PutVerification(ctx, a.store, id, archive.Verification{
 			Sequence: cp.GetSequence(), Position: cp.GetPosition(), Revision: cp.GetRevision(), Checksum: cp.GetChecksum(), Hash: hash, By: "test", At: time.Now(),
 		}),
 	); err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 }
 
@@ -122,7 +117,7 @@ func TestStartFromNewerLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.truncate(last - cp.GetPosition())
-	err = serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.Archive = a.store }).wait(testkit.Context(t))
+	err = a.serve(t.TempDir(), func(c *graph.Config) { c.Archive = a.store }).Wait()
 	var cut *replay.CutError
 	if !errors.As(err, &cut) || !strings.Contains(err.Error(), "use the version of Coppice that wrote it, or a later one") {
 		t.Errorf("got %v", err)
@@ -137,11 +132,10 @@ func TestArchiverAfterUpgrade(t *testing.T) {
 		t.Run(fmt.Sprint(layout), func(t *testing.T) {
 			t.Parallel()
 			a := newArchived(t)
-			ctx := testkit.Context(t)
 			a.creates("one", "two")
 			a.segments()
 			old := inLayout(t, filepath.Join(a.dir, realm), layout)
-			info, err := snapshot.Verify(ctx, bytes.NewReader(old))
+			info, err := snapshot.Verify(a.Ctx, bytes.NewReader(old))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,19 +143,19 @@ func TestArchiverAfterUpgrade(t *testing.T) {
 			id := [16]byte(cp.GetRealmId())
 			a.puts(old, cp, info.Hash)
 			registry := prometheus.NewRegistry()
-			var out logged
-			s := a.archiving(ctx, a.dir, a.store, registry, &out)
-			a.verified(ctx, id, cp.GetRevision(), "three")
-			s.stop(ctx)
+			var out testkit.Output
+			s := a.archiving(a.dir, a.store, registry, &out)
+			a.verified(id, cp.GetRevision(), "three")
+			s.Stop()
 			archives(t, &out, registry)
-			records := a.entries(ctx, archive.Verified)
+			records := a.entries(archive.Verified)
 			next, _ := archive.ParseName(records[1])
-			v, err := archive.ReadVerification(ctx, a.store, id, next.Last)
+			v, err := archive.ReadVerification(a.Ctx, a.store, id, next.Last)
 			if err != nil || v.From != cp.GetSequence() {
 				t.Errorf("the next snapshot was verified as %+v, %v; want from %d", v, err, cp.GetSequence())
 			}
 			const at = 8 + 4 // of the layout in the file
-			in, err := a.store.Open(ctx, archive.SnapshotName(id, next.Last).String(), at, 4)
+			in, err := a.store.Open(a.Ctx, archive.SnapshotName(id, next.Last).String(), at, 4)
 			if err != nil {
 				t.Fatal(err)
 			}

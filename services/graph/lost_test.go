@@ -24,34 +24,34 @@ import (
 
 // lostTail returns the directories of a NATS server and of a graph service whose log has
 // lost its newest commits. The state is as a crash leaves it: it ends before the loss.
-func lostTail(t *testing.T) (server, dir string, seen tail.Mark) {
-	t.Helper()
-	server, dir = t.TempDir(), t.TempDir()
-	run(t, server, dir, creating(t, "one"))
-	olderServer, olderDir := copyOf(t, server), copyOf(t, dir)
-	run(t, server, dir, creating(t, "two", "three"))
+func lostTail(tb testing.TB) (server, dir string, seen tail.Mark) {
+	tb.Helper()
+	server, dir = tb.TempDir(), tb.TempDir()
+	run(tb, server, dir, creating(tb, "one"))
+	olderServer, olderDir := copyOf(tb, server), copyOf(tb, dir)
+	run(tb, server, dir, creating(tb, "two", "three"))
 	file := tail.File(dir, realm)
 	seen, err := tail.Read(file)
-	if err != nil || seen.Sequence != checkpoint(t, dir).GetSequence() {
-		t.Fatalf("after a stop the mark is %+v, %v; the state is at %v", seen, err, checkpoint(t, dir))
+	if err != nil || seen.Sequence != checkpoint(tb, dir).GetSequence() {
+		tb.Fatalf("after a stop the mark is %+v, %v; the state is at %v", seen, err, checkpoint(tb, dir))
 	}
 	mark, err := os.ReadFile(file)
 	if err == nil {
 		err = os.WriteFile(tail.File(olderDir, realm), mark, 0o600)
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return olderServer, olderDir, seen
 }
 
 // realmEvents returns what the log records about the realm.
-func realmEvents(ctx context.Context, t *testing.T, n *natsd.Server) (events []client.LogEvent) {
-	t.Helper()
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+func realmEvents(ctx context.Context, tb testing.TB, n *installation) (events []client.LogEvent) {
+	tb.Helper()
+	operator := n.as(bus.RoleOperator)
 	for c, err := range operator.Log().Read(ctx, client.FromSequence(1)) {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		events = append(events, client.RealmEvents(c.Commit)...)
 	}
@@ -62,10 +62,9 @@ func realmEvents(ctx context.Context, t *testing.T, n *natsd.Server) (events []c
 // refused. When an operator accepts the loss, the realm goes on, and the log records it.
 func TestLostTail(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
 	server, dir, seen := lostTail(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: server})
-	end := lastOf(t, testkit.JetStream(t, n, bus.RoleGraph))
+	n := installationIn(t, server)
+	end := lastOf(t, n.JS())
 	want := []string{
 		"realm " + realm, fmt.Sprintf("ends at sequence %d", end), fmt.Sprintf("commit %d", seen.Sequence),
 		"Restore the log", fmt.Sprintf("--accept-loss %s@%d", realm, seen.Sequence),
@@ -81,32 +80,32 @@ func TestLostTail(t *testing.T) {
 				t.Errorf("%s: %q does not say %q", what, err, w)
 			}
 		}
-		if is := lastOf(t, testkit.JetStream(t, n, bus.RoleGraph)); is != end {
+		if is := lastOf(t, n.JS()); is != end {
 			t.Fatalf("%s: the log ends at %d, and ended at %d", what, is, end)
 		}
 	}
 	accepting := func(sequence uint64) func(*graph.Config) {
 		return func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: sequence} }
 	}
-	refused("a start", serve(t, graphConn(t, n), dir, nil).wait(ctx))
-	refused("acceptance of another loss", serve(t, graphConn(t, n), dir, accepting(seen.Sequence-1)).wait(ctx))
-	_, err := replay.Rebuild(ctx, testkit.Conn(t, n, bus.RoleGraph), realm, dir, testkit.Secrets())
+	refused("a start", n.serve(dir, nil).Wait())
+	refused("acceptance of another loss", n.serve(dir, accepting(seen.Sequence-1)).Wait())
+	_, err := replay.Rebuild(n.Ctx, n.Conn(bus.RoleGraph), realm, dir, testkit.Secrets())
 	refused("a rebuild", err)
 
-	s := serve(t, graphConn(t, n), dir, accepting(seen.Sequence)).writing(ctx)
-	c := application(t, n)
-	has(ctx, t, c, "one")
-	o, err := c.Resource(configMaps, "a").Create(ctx, configMap("behind"))
+	s := n.serve(dir, accepting(seen.Sequence)).writing()
+	c := n.application()
+	n.has("one")
+	o, err := c.Resource(configMaps, "a").Create(n.Ctx, configMap("behind"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.GetMetadata().GetResourceVersion() <= seen.Revision {
 		t.Errorf("the revision %d was used before the loss, up to %d", o.GetMetadata().GetResourceVersion(), seen.Revision)
 	}
-	if d := verify(ctx, t, n).GetDifference(); d != "" {
+	if d := n.verify().GetDifference(); d != "" {
 		t.Errorf("the state differs from the log: %s", d)
 	}
-	events := realmEvents(ctx, t, n)
+	events := realmEvents(n.Ctx, t, n)
 	if len(events) != 1 {
 		t.Fatalf("the log records %+v about the realm", events)
 	}
@@ -119,26 +118,25 @@ func TestLostTail(t *testing.T) {
 			t.Errorf("the detail %q does not say %q", of.Detail, what)
 		}
 	}
-	s.stop(ctx)
-	serve(t, graphConn(t, n), dir, nil).writing(ctx).stop(ctx)
-	run := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx) // a replica that folds the whole log
-	has(ctx, t, c, "behind", "one")
-	run.stop(ctx)
+	s.Stop()
+	n.serve(dir, nil).writing().Stop()
+	run := n.serve(t.TempDir(), nil).writing() // a replica that folds the whole log
+	n.has("behind", "one")
+	run.Stop()
 }
 
 // A state that has the lost commits is set aside, and rebuilt from the log.
 func TestLostTailWithState(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
 	server, dir := t.TempDir(), t.TempDir()
 	run(t, server, dir, creating(t, "one"))
 	older := copyOf(t, server)
 	run(t, server, dir, creating(t, "two"))
 	seen := checkpoint(t, dir)
-	n := testkit.StartNATS(t, natsd.Config{Dir: older})
-	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: seen.GetSequence()} }).writing(ctx)
-	has(ctx, t, application(t, n), "one")
-	s.stop(ctx)
+	n := installationIn(t, older)
+	s := n.serve(dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: seen.GetSequence()} }).writing()
+	n.has("one")
+	s.Stop()
 	if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf(".lost-%s-%d", realm, seen.GetSequence()))); err != nil {
 		t.Errorf("the state with the lost commits: %v", err)
 	}
@@ -147,7 +145,6 @@ func TestLostTailWithState(t *testing.T) {
 // A mark that is damaged is replaced; the state is compared with the log nevertheless.
 func TestDamagedMark(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
 	server, dir := t.TempDir(), t.TempDir()
 	run(t, server, dir, creating(t, "one"))
 	file := tail.File(dir, realm)
@@ -162,8 +159,8 @@ func TestDamagedMark(t *testing.T) {
 	if _, err := tail.Read(file); !errors.Is(err, tail.ErrDamaged) {
 		t.Fatalf("read: %v", err)
 	}
-	n := testkit.StartNATS(t, natsd.Config{Dir: server})
-	serve(t, graphConn(t, n), dir, nil).writing(ctx).stop(ctx)
+	n := installationIn(t, server)
+	n.serve(dir, nil).writing().Stop()
 	if m, err := tail.Read(file); err != nil || m != tail.Of(checkpoint(t, dir)) {
 		t.Errorf("the mark is %+v, %v", m, err)
 	}
@@ -176,28 +173,27 @@ func TestPurgedLog(t *testing.T) {
 	for name, idle := range map[string]bool{"a command follows": false, "nothing follows": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := testkit.Context(t)
 			dir := t.TempDir()
-			n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm, "other")})
-			s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+			n := installationOn(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm, "other")})
+			s := n.serve(dir, func(c *graph.Config) {
 				c.Realms, c.CheckLog = []string{realm, "other"}, time.Hour
 				if idle {
 					c.CheckLog = time.Millisecond
 				}
-			}).writing(ctx)
-			c := application(t, n)
-			create(ctx, t, c, "one")
-			js := testkit.JetStream(t, n, bus.RoleGraph)
-			stream, err := js.Stream(ctx, bus.LogStream(realm))
+			}).writing()
+			c := n.application()
+			n.create("one")
+			js := n.JS()
+			stream, err := js.Stream(n.Ctx, bus.LogStream(realm))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := stream.Purge(ctx); err != nil {
+			if err := stream.Purge(n.Ctx); err != nil {
 				t.Fatal(err)
 			}
 			end := lastOf(t, js)
 			acknowledged := make(chan bool, 1)
-			requesting, cancel := context.WithCancel(ctx)
+			requesting, cancel := context.WithCancel(n.Ctx)
 			defer cancel()
 			go func() {
 				if idle {
@@ -211,9 +207,9 @@ func TestPurgedLog(t *testing.T) {
 				err := s.Ready()
 				return err != nil && strings.Contains(err.Error(), "realm "+realm) && strings.Contains(err.Error(), "are missing") && strings.Contains(err.Error(), accept)
 			}
-			testkit.WaitFor(t, ctx, "the service not to be ready", func() bool { return refused(s) })
+			n.WaitFor("the service not to be ready", func() bool { return refused(s) })
 			cancel()
-			if testkit.Receive(t, ctx, "the end of the command", acknowledged) {
+			if testkit.Receive(t, n.Ctx, "the end of the command", acknowledged) {
 				t.Error("a command is acknowledged")
 			}
 			if !strings.Contains(s.Status(), "realm other: writer") {
@@ -222,14 +218,14 @@ func TestPurgedLog(t *testing.T) {
 			if is := lastOf(t, js); is != end {
 				t.Errorf("the log ends at %d, and ended at %d", is, end)
 			}
-			s.stop(ctx)
-			s = serve(t, graphConn(t, n), dir, nil)
-			testkit.WaitFor(t, ctx, "the next start to be refused", func() bool { return refused(s) })
-			s.stop(ctx)
-			s = serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: uint64(end)} }).writing(ctx)
-			create(ctx, t, c, "two")
-			has(ctx, t, c, "one", "two")
-			s.stop(ctx)
+			s.Stop()
+			s = n.serve(dir, nil)
+			n.WaitFor("the next start to be refused", func() bool { return refused(s) })
+			s.Stop()
+			s = n.serve(dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: uint64(end)} }).writing()
+			n.create("two")
+			n.has("one", "two")
+			s.Stop()
 		})
 	}
 }
@@ -238,34 +234,33 @@ func TestPurgedLog(t *testing.T) {
 // was purged.
 func TestPurgedBeforeTakeOver(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n := testkit.NATS(t)
+	n := newInstallation(t)
 	seldom := func(c *graph.Config) { c.CheckLog = time.Hour }
 	dir := t.TempDir()
-	s := serve(t, graphConn(t, n), t.TempDir(), seldom).writing(ctx)
-	create(ctx, t, application(t, n), "one")
-	js := testkit.JetStream(t, n, bus.RoleGraph)
+	s := n.serve(t.TempDir(), seldom).writing()
+	n.create("one")
+	js := n.JS()
 	end := lastOf(t, js)
 	for range 2 {
-		standby := serve(t, graphConn(t, n), dir, seldom)
-		testkit.WaitFor(t, ctx, "the standby to have caught up", func() bool { return standby.Ready() == nil })
-		standby.stop(ctx)
+		standby := n.serve(dir, seldom)
+		n.WaitFor("the standby to have caught up", func() bool { return standby.Ready() == nil })
+		standby.Stop()
 	}
 	if at := checkpoint(t, dir).GetPosition(); at != uint64(end) {
 		t.Fatalf("the state of the standby ends at %d, and the log at %d", at, end)
 	}
-	standby := serve(t, graphConn(t, n), dir, seldom)
-	testkit.WaitFor(t, ctx, "the standby to be ready", func() bool { return standby.Ready() == nil })
-	stream, err := js.Stream(ctx, bus.LogStream(realm))
+	standby := n.serve(dir, seldom)
+	n.WaitFor("the standby to be ready", func() bool { return standby.Ready() == nil })
+	stream, err := js.Stream(n.Ctx, bus.LogStream(realm))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Purge(ctx); err != nil {
+	if err := stream.Purge(n.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	s.cancel() // it may fail meanwhile
-	testkit.Receive(t, ctx, "the end of the writer", s.ended)
-	if err := standby.wait(ctx); err == nil || !strings.Contains(err.Error(), "are missing") {
+	s.Cancel()
+	_ = s.Wait() // it may fail meanwhile
+	if err := standby.Wait(); err == nil || !strings.Contains(err.Error(), "are missing") {
 		t.Errorf("the standby ended with %v", err)
 	}
 	if is := lastOf(t, js); is != end {
@@ -281,7 +276,7 @@ func TestLostCommitsStayLost(t *testing.T) {
 	run(t, server, dir, creating(t, "one"))
 	older := copyOf(t, server)
 	var lost [][]byte
-	run(t, server, dir, func(n *natsd.Server) {
+	run(t, server, dir, func(n *installation) {
 		ctx := testkit.Context(t)
 		a := newAttacker(ctx, t, n)
 		from := a.last(ctx) + 1
@@ -292,23 +287,22 @@ func TestLostCommitsStayLost(t *testing.T) {
 	})
 	seen := checkpoint(t, dir).GetSequence()
 	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: older})
-	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+	n := installationIn(t, older)
+	s := n.serve(dir, func(c *graph.Config) {
 		c.Secrets, c.AcceptLoss = testkit.Secrets().Draw(), map[string]uint64{realm: seen}
-	}).writing(ctx)
+	}).writing()
 	a := newAttacker(ctx, t, n)
 	for _, m := range lost {
 		a.publish(ctx, m)
 	}
-	c := application(t, n)
-	create(ctx, t, c, "zero")
-	has(ctx, t, c, "one", "zero")
+	n.create("zero")
+	n.has("one", "zero")
 	verified(ctx, t, n)
 	events := realmEvents(ctx, t, n)
 	if len(events) != 2 || events[0].Type != "LossAccepted" || events[1].Type != "KeyChanged" || !strings.HasPrefix(events[1].Detail, "key 2, fingerprint ") {
 		t.Errorf("the log records %+v about the realm", events)
 	}
-	s.stop(ctx)
+	s.Stop()
 }
 
 // Lost commits that are published again at their own positions do not fence the writer. Readers of the log
@@ -329,39 +323,39 @@ func TestLostCommitsAtTheirPositions(t *testing.T) {
 	}
 }
 
-func lostAtTheirPositions(t *testing.T, foreign int, secrets secret.Secrets) {
-	t.Helper()
-	server, dir := t.TempDir(), t.TempDir()
-	run(t, server, dir, creating(t, "one"))
-	older := copyOf(t, server)
+func lostAtTheirPositions(tb testing.TB, foreign int, secrets secret.Secrets) {
+	tb.Helper()
+	server, dir := tb.TempDir(), tb.TempDir()
+	run(tb, server, dir, creating(tb, "one"))
+	older := copyOf(tb, server)
 	lost := map[uint64][]byte{} // by position
-	run(t, server, dir, func(n *natsd.Server) {
-		ctx := testkit.Context(t)
-		a := newAttacker(ctx, t, n)
+	run(tb, server, dir, func(n *installation) {
+		ctx := testkit.Context(tb)
+		a := newAttacker(ctx, tb, n)
 		for range foreign {
 			a.publish(ctx, []byte("foreign"))
 		}
 		from := a.last(ctx) + 1
 		for i := range 20 {
-			creating(t, fmt.Sprintf("lost-%02d", i))(n)
+			creating(tb, fmt.Sprintf("lost-%02d", i))(n)
 		}
 		for at := from; at <= a.last(ctx); at++ {
 			lost[at] = a.message(ctx, at)
 		}
 	})
-	seen := checkpoint(t, dir).GetSequence()
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: older})
-	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+	seen := checkpoint(tb, dir).GetSequence()
+	ctx := testkit.Context(tb)
+	n := installationIn(tb, older)
+	s := n.serve(dir, func(c *graph.Config) {
 		c.Secrets, c.AcceptLoss = secrets, map[string]uint64{realm: seen}
-	}).writing(ctx)
-	a, c := newAttacker(ctx, t, n), application(t, n)
+	}).writing()
+	a, c := newAttacker(ctx, tb, n), n.application()
 	epoch := func() uint64 {
-		t.Helper()
+		tb.Helper()
 		last := a.last(ctx)
 		h, foreign := eventlog.NewKeys(secrets, realm).Check(eventlog.Message{Sequence: last, Data: a.message(ctx, last)})
 		if foreign != "" {
-			t.Fatal(foreign)
+			tb.Fatal(foreign)
 		}
 		return h.Epoch
 	}
@@ -369,32 +363,32 @@ func lostAtTheirPositions(t *testing.T, foreign int, secrets secret.Secrets) {
 	for i := range foreign + 1 {
 		names = append(names, fmt.Sprintf("before-%d", i))
 	}
-	create(ctx, t, c, names[1:]...)
+	create(ctx, tb, c, names[1:]...)
 	before := epoch()
 	skipped := map[uint64]bool{}
 	for i := range 4 {
 		for range 2 {
 			at := a.last(ctx) + 1
 			if lost[at] == nil {
-				t.Fatalf("nothing was lost at sequence %d", at)
+				tb.Fatalf("nothing was lost at sequence %d", at)
 			}
 			a.publish(ctx, lost[at])
 			skipped[at] = true
 		}
 		names = append(names, fmt.Sprintf("new-%d", i))
-		create(ctx, t, c, names[len(names)-1])
+		create(ctx, tb, c, names[len(names)-1])
 	}
 	slices.Sort(names)
-	has(ctx, t, c, names...)
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	has(ctx, tb, c, names...)
+	operator := n.as(bus.RoleOperator)
 	read := func(what string, from client.LogOption) (commits int) {
-		t.Helper()
+		tb.Helper()
 		for c, err := range operator.Log().Read(ctx, from) {
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			if is := c.Skipped != ""; is != skipped[c.Sequence] {
-				t.Errorf("%s: sequence %d, skipped %q", what, c.Sequence, c.Skipped)
+				tb.Errorf("%s: sequence %d, skipped %q", what, c.Sequence, c.Skipped)
 			}
 			if c.Skipped == "" {
 				commits++
@@ -405,21 +399,21 @@ func lostAtTheirPositions(t *testing.T, foreign int, secrets secret.Secrets) {
 	end := a.last(ctx)
 	all := read("from the beginning", client.FromSequence(1))
 	if want := int(end) - len(skipped); all != want {
-		t.Errorf("%d commits are read, want %d", all, want)
+		tb.Errorf("%d commits are read, want %d", all, want)
 	}
 	for at := uint64(2); at <= end; at++ {
 		read(fmt.Sprint("from sequence ", at), client.FromSequence(at))
 	}
 	o, err := c.Resource(configMaps, "a").Get(ctx, "new-1")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if got := read("from a revision", client.FromRevision(o.GetMetadata().GetResourceVersion())); got != 3 {
-		t.Errorf("%d commits are read from that of new-1 on, want 3", got)
+		tb.Errorf("%d commits are read from that of new-1 on, want 3", got)
 	}
-	verified(ctx, t, n)
+	verified(ctx, tb, n)
 	if is := epoch(); is != before {
-		t.Errorf("the epoch is %d, and was %d", is, before)
+		tb.Errorf("the epoch is %d, and was %d", is, before)
 	}
-	s.stop(ctx)
+	s.Stop()
 }

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -23,32 +22,29 @@ import (
 )
 
 // copyOf copies a directory whose server has ended.
-func copyOf(t *testing.T, dir string) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "copy")
+func copyOf(tb testing.TB, dir string) string {
+	tb.Helper()
+	to := filepath.Join(tb.TempDir(), "copy")
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return to
 }
 
 // run runs a server and a graph service, does something, and ends both.
-func run(t *testing.T, server, dir string, do func(*natsd.Server)) {
-	t.Helper()
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: server})
-	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
+func run(tb testing.TB, server, dir string, do func(*installation)) {
+	tb.Helper()
+	n := installationIn(tb, server)
+	s := n.serve(dir, nil).writing()
 	do(n)
-	s.stop(ctx)
-	if err := n.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	s.Stop()
+	n.shutdown()
 }
 
 // creating is a do of run that creates objects.
-func creating(t *testing.T, names ...string) func(*natsd.Server) {
-	t.Helper()
-	return func(n *natsd.Server) { create(testkit.Context(t), t, application(t, n), names...) }
+func creating(tb testing.TB, names ...string) func(*installation) {
+	tb.Helper()
+	return func(n *installation) { create(testkit.Context(tb), tb, n.application(), names...) }
 }
 
 // A log that is not, or not any more, the one that the state has seen is
@@ -80,13 +76,11 @@ func TestMismatch(t *testing.T) {
 		"was created again": {
 			log: func(t *testing.T, server, _ string) string {
 				t.Helper()
-				n := testkit.StartNATS(t, natsd.Config{Dir: server})
-				if err := testkit.JetStream(t, n, bus.RoleGraph).DeleteStream(testkit.Context(t), bus.LogStream(realm)); err != nil {
+				n := installationIn(t, server)
+				if err := n.JS().DeleteStream(testkit.Context(t), bus.LogStream(realm)); err != nil {
 					t.Fatal(err)
 				}
-				if err := n.Shutdown(); err != nil {
-					t.Fatal(err)
-				}
+				n.shutdown()
 				run(t, server, t.TempDir(), creating(t, "anew"))
 				return server
 			},
@@ -103,7 +97,6 @@ func TestMismatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := testkit.Context(t)
 			server, dir := t.TempDir(), t.TempDir()
 			run(t, server, dir, creating(t, "one"))
 			older := copyOf(t, server)
@@ -111,11 +104,11 @@ func TestMismatch(t *testing.T) {
 			before := checkpoint(t, dir)
 			other := c.log(t, server, older)
 
-			n := testkit.StartNATS(t, natsd.Config{Dir: other})
-			js := testkit.JetStream(t, n, bus.RoleGraph)
+			n := installationIn(t, other)
+			js := n.JS()
 			was := lastOf(t, js)
-			s := serve(t, graphConn(t, n), dir, nil)
-			err := s.wait(ctx)
+			s := n.serve(dir, nil)
+			err := s.Wait()
 			var mismatch *replay.MismatchError
 			if !errors.As(err, &mismatch) || mismatch.Realm != realm {
 				t.Fatalf("got %v", err)
@@ -135,13 +128,13 @@ func TestMismatch(t *testing.T) {
 			if err := state.Remove(filepath.Join(dir, realm)); err != nil {
 				t.Fatal(err)
 			}
-			if err := serve(t, graphConn(t, n), dir, nil).wait(ctx); !errors.As(err, &mismatch) {
+			if err := n.serve(dir, nil).Wait(); !errors.As(err, &mismatch) {
 				t.Fatalf("without the state, the service has forgotten the commits that it has seen: %v", err)
 			}
 			accept := func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: before.GetSequence()} }
-			s = serve(t, graphConn(t, n), dir, accept).writing(ctx)
-			has(ctx, t, application(t, n), c.has...)
-			s.stop(ctx)
+			s = n.serve(dir, accept).writing()
+			n.has(c.has...)
+			s.Stop()
 		})
 	}
 }
@@ -175,41 +168,54 @@ func TestUnfinishedState(t *testing.T) {
 		t.Fatalf("opened: %v", err)
 	}
 	for range 2 { // it is refused, and stays as it is
-		ctx := testkit.Context(t)
 		var mismatch *replay.MismatchError
-		if err := serve(t, graphConn(t, testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})), dir, nil).wait(ctx); !errors.As(err, &mismatch) {
+		if err := newInstallation(t).serve(dir, nil).Wait(); !errors.As(err, &mismatch) {
 			t.Fatalf("without its log: %v", err)
 		}
 	}
-	run(t, server, dir, func(n *natsd.Server) {
-		ctx := testkit.Context(t)
-		has(ctx, t, application(t, n), "one")
-		if d := verify(ctx, t, n).GetDifference(); d != "" {
+	run(t, server, dir, func(n *installation) {
+		n.has("one")
+		if d := n.verify().GetDifference(); d != "" {
 			t.Errorf("the state that was created again differs: %s", d)
 		}
 	})
 }
 
+// openState returns a snapshot of the state in a directory, and what closes both.
+func openState(tb testing.TB, dir string) (snap *state.Snapshot, closeState func()) {
+	tb.Helper()
+	s, err := state.Open(dir, state.Config{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	snap = s.Snapshot()
+	return snap, func() {
+		if err := errors.Join(snap.Close(), s.Close()); err != nil {
+			tb.Error(err)
+		}
+	}
+}
+
 // checkpoint is how far a state has got.
-func checkpoint(t *testing.T, dir string) *coppicev1.Checkpoint {
-	t.Helper()
+func checkpoint(tb testing.TB, dir string) *coppicev1.Checkpoint {
+	tb.Helper()
 	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer s.Close()
 	return s.Checkpoint()
 }
 
 // lastOf is where the log ends, -1 if there is none.
-func lastOf(t *testing.T, js jetstream.JetStream) int64 {
-	t.Helper()
-	s, err := js.Stream(testkit.Context(t), bus.LogStream(realm))
+func lastOf(tb testing.TB, js jetstream.JetStream) int64 {
+	tb.Helper()
+	s, err := js.Stream(testkit.Context(tb), bus.LogStream(realm))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return -1
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return int64(s.CachedInfo().State.LastSeq)
 }
@@ -236,21 +242,20 @@ func TestUnfitLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := testkit.Context(t)
-			n := testkit.NATS(t)
-			js := testkit.JetStream(t, n, bus.RoleGraph)
+			n := newInstallation(t)
+			js := n.JS()
 			config := bus.LogConfig(realm, 1)
 			change(&config)
-			stream, err := js.CreateStream(ctx, config)
+			stream, err := js.CreateStream(n.Ctx, config)
 			if err != nil {
 				t.Fatal(err)
 			}
 			was := stream.CachedInfo().Config
-			err = serve(t, graphConn(t, n), t.TempDir(), nil).wait(ctx)
+			err = n.serve(t.TempDir(), nil).Wait()
 			if err == nil || !strings.Contains(err.Error(), "cannot hold a log") || !strings.Contains(err.Error(), bus.LogStream(realm)) {
 				t.Errorf("got %v", err)
 			}
-			info, err := stream.Info(ctx)
+			info, err := stream.Info(n.Ctx)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,22 +20,20 @@ import (
 // external starts a NATS server as an operator runs one, which keeps the error when it
 // cannot write. restart ends it and starts it again, at the same address; meanwhile is called
 // while it does not run.
-func external(t *testing.T, dir string) (n *natsd.Server, restart func(meanwhile ...func())) {
-	t.Helper()
-	c := natsd.Config{Dir: dir, Port: testkit.FreePorts(t, 1)[0], Passwords: map[string]string{}}
+func external(tb testing.TB, dir string) (n *installation, restart func(meanwhile ...func())) {
+	tb.Helper()
+	c := natsd.Config{Dir: dir, Port: testkit.FreePorts(tb, 1)[0], Passwords: map[string]string{}}
 	for _, r := range bus.Roles(realm) {
 		c.Passwords[r.Name] = "password-of-" + r.Name
 	}
-	n = testkit.StartNATS(t, c)
+	n = installationOn(tb, c)
 	return n, func(meanwhile ...func()) {
-		t.Helper()
-		if err := n.Shutdown(); err != nil {
-			t.Fatal(err)
-		}
+		tb.Helper()
+		n.shutdown()
 		for _, do := range meanwhile {
 			do()
 		}
-		testkit.StartNATS(t, c)
+		testkit.StartNATS(tb, c)
 	}
 }
 
@@ -51,12 +49,12 @@ func TestFullDiskOfNATS(t *testing.T) {
 			ctx := testkit.Context(t)
 			disk := testkit.NewDisk(t, 64<<20)
 			n, restart := external(t, disk.Dir)
-			s := serve(t, dial(t, n, n.URL()), t.TempDir(), func(c *graph.Config) {
+			s := serve(t, n.dial(n.Server.URL()), t.TempDir(), func(c *graph.Config) {
 				if idle {
 					c.LeaseTTL = time.Second // it is lost soon, and then tried for
 				}
-			}).writing(ctx)
-			c := client.New(testkit.Dial(t, n, n.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(time.Second))
+			}).writing()
+			c := client.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(time.Second))
 			var names []string
 			attempt := 0
 			try := func(within time.Duration) error {
@@ -106,25 +104,25 @@ func TestFullDiskOfNATS(t *testing.T) {
 			t.Logf("a command was acknowledged %.1f s after the restart", time.Since(begun).Seconds())
 			testkit.WaitFor(t, ctx, "the service to be ready", func() bool { return s.Ready() == nil })
 			hasAcknowledged(ctx, t, c, names)
-			s.stop(ctx)
+			s.Stop()
 		})
 	}
 }
 
 // hasAcknowledged checks that objects are there. Others may be, whose creation was not
 // answered.
-func hasAcknowledged(ctx context.Context, t *testing.T, c *client.Client, names []string) {
-	t.Helper()
+func hasAcknowledged(ctx context.Context, tb testing.TB, c *client.Client, names []string) {
+	tb.Helper()
 	there := map[string]bool{}
 	for o, err := range c.Resource(configMaps, "a").List(ctx) {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		there[o.GetMetadata().GetName()] = true
 	}
 	for _, name := range names {
 		if !there[name] {
-			t.Errorf("%s was acknowledged, and is not there", name)
+			tb.Errorf("%s was acknowledged, and is not there", name)
 		}
 	}
 }
@@ -136,8 +134,8 @@ func TestFullDiskKeepsCalls(t *testing.T) {
 	ctx := testkit.Context(t)
 	disk := testkit.NewDisk(t, 64<<20)
 	n, _ := external(t, disk.Dir)
-	s := serve(t, dial(t, n, n.URL()), t.TempDir(), nil).writing(ctx)
-	js, err := jetstream.New(testkit.Dial(t, n, n.URL(), bus.RoleGraph))
+	s := serve(t, n.dial(n.Server.URL()), t.TempDir(), nil).writing()
+	js, err := jetstream.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleGraph))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +150,7 @@ func TestFullDiskKeepsCalls(t *testing.T) {
 	free := disk.Fill()
 	failures := make(chan string, 100)
 	log := slog.New(slog.NewTextHandler(lines(failures), nil))
-	c := client.New(testkit.Dial(t, n, n.URL(), bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer), client.WithTimeout(time.Second))
+	c := client.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer), client.WithTimeout(time.Second))
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -167,7 +165,7 @@ func TestFullDiskKeepsCalls(t *testing.T) {
 	if after := created(); !after.Equal(before) {
 		t.Errorf("the stream of calls, created at %s, was created again at %s", before, after)
 	}
-	s.stop(ctx)
+	s.Stop()
 }
 
 // lines sends what is written to a channel, and drops it if the channel is full.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -20,16 +19,16 @@ import (
 
 // inFormat returns the commit that follows one which created one object, in a version of the
 // log format. It is for the position behind that of the commit.
-func inFormat(t *testing.T, message []byte, at uint64, secrets secret.Secrets, format byte) []byte {
-	t.Helper()
+func inFormat(tb testing.TB, message []byte, at uint64, secrets secret.Secrets, format byte) []byte {
+	tb.Helper()
 	m := eventlog.Message{Sequence: at, Data: message}
 	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(m)
 	if foreign != "" {
-		t.Fatal(foreign)
+		tb.Fatal(foreign)
 	}
 	commit, err := m.Open(new([]byte))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	h.Sequence, h.Previous, h.ID = h.Sequence+1, eventlog.Checksum(commit), [16]byte{14}
 	h.FirstRevision++
@@ -39,12 +38,12 @@ func inFormat(t *testing.T, message []byte, at uint64, secrets secret.Secrets, f
 	enc := b.Bytes()
 	field := bytes.Index(enc, []byte{commitcodec.CommitFormat<<3&0x7f | 0x80, commitcodec.CommitFormat >> 4, commitcodec.BaseFormat})
 	if field < 0 {
-		t.Fatal("the commit has no format")
+		tb.Fatal("the commit has no format")
 	}
 	enc[field+2] = format
 	sealed, err := eventlog.NewKeys(secrets, realm).Seal(enc, at+1)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return sealed
 }
@@ -55,17 +54,16 @@ func TestNewerCommit(t *testing.T) {
 	t.Parallel()
 	server, dir := t.TempDir(), t.TempDir()
 	run(t, server, dir, creating(t, "one"))
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: server})
-	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
-	create(ctx, t, application(t, n), "two")
-	a := newAttacker(ctx, t, n)
-	s.stop(ctx)
-	last := a.last(ctx)
-	a.publish(ctx, inFormat(t, a.message(ctx, last), last, testkit.Secrets(), commitcodec.Format+1))
-	was := a.last(ctx)
+	n := installationIn(t, server)
+	s := n.serve(dir, nil).writing()
+	n.create("two")
+	a := newAttacker(n.Ctx, t, n)
+	s.Stop()
+	last := a.last(n.Ctx)
+	a.publish(n.Ctx, inFormat(t, a.message(n.Ctx, last), last, testkit.Secrets(), commitcodec.Format+1))
+	was := a.last(n.Ctx)
 	for _, dir := range []string{dir, t.TempDir()} {
-		err := serve(t, graphConn(t, n), dir, nil).wait(ctx)
+		err := n.serve(dir, nil).Wait()
 		var newer *eventlog.NewerError
 		if !errors.As(err, &newer) || newer.Format != commitcodec.Format+1 || !strings.Contains(err.Error(), "replace it by the version of Coppice") {
 			t.Errorf("got %v", err)
@@ -73,7 +71,7 @@ func TestNewerCommit(t *testing.T) {
 		if strings.Contains(err.Error(), "broken") {
 			t.Errorf("the log is said to be broken: %v", err)
 		}
-		if is := a.last(ctx); is != was {
+		if is := a.last(n.Ctx); is != was {
 			t.Errorf("the log ends at %d, and ended at %d", is, was)
 		}
 	}
@@ -84,7 +82,6 @@ func TestNewerStateOnDisk(t *testing.T) {
 	t.Parallel()
 	server, dir := t.TempDir(), t.TempDir()
 	run(t, server, dir, creating(t, "one"))
-	ctx := testkit.Context(t)
 	key := []byte("ms")
 	schema := func(change string) (is string) {
 		db, err := pebble.Open(filepath.Join(dir, realm), &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation, Logger: quiet{}})
@@ -105,8 +102,8 @@ func TestNewerStateOnDisk(t *testing.T) {
 		return string(value)
 	}
 	schema(strconv.Itoa(state.Schema + 1))
-	n := testkit.StartNATS(t, natsd.Config{Dir: server})
-	err := serve(t, graphConn(t, n), dir, nil).wait(ctx)
+	n := installationIn(t, server)
+	err := n.serve(dir, nil).Wait()
 	var newer *state.NewerError
 	if !errors.As(err, &newer) || newer.Schema != state.Schema+1 || !strings.Contains(err.Error(), "use the version of Coppice that wrote it") {
 		t.Errorf("got %v", err)
@@ -115,9 +112,9 @@ func TestNewerStateOnDisk(t *testing.T) {
 		t.Errorf("the state has layout %s now", is)
 	}
 	schema(strconv.Itoa(state.Schema))
-	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
-	create(ctx, t, application(t, n), "two")
-	s.stop(ctx)
+	s := n.serve(dir, nil).writing()
+	n.create("two")
+	s.Stop()
 }
 
 // quiet is a logger of Pebble.

@@ -45,29 +45,38 @@ func newGated(store archive.Store) *gated {
 	return g
 }
 
+// look reads from the state at a revision.
+func look(ctx context.Context, c *client.Client, revision uint64) error {
+	past, err := c.At(ctx, client.Moment{Revision: revision})
+	if err == nil {
+		_, err = past.Kinds(ctx)
+	}
+	return err
+}
+
 // past runs a graph service with limits, and a reader of the past.
-func (a *archived) past(ctx context.Context, store archive.Store, l history.Limits, opts ...client.Option) (*service, *client.Client) {
-	a.t.Helper()
-	s := serve(a.t, graphConn(a.t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.History = store, l }).writing(ctx)
-	return s, client.New(testkit.Conn(a.t, a.n, bus.RoleReader), append([]client.Option{client.WithActor(bus.RoleReader)}, opts...)...)
+func (a *archived) past(store archive.Store, l history.Limits, opts ...client.Option) (*service, *client.Client) {
+	a.Helper()
+	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.History = store, l }).writing()
+	return s, client.New(a.Conn(bus.RoleReader), append([]client.Option{client.WithActor(bus.RoleReader)}, opts...)...)
 }
 
 // cached lists the states of the past on disk.
 func (a *archived) cached() []string {
-	a.t.Helper()
+	a.Helper()
 	found, err := filepath.Glob(filepath.Join(a.dir, ".history", "*"))
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	return found
 }
 
 // revisions creates objects one by one, and returns the revisions at which they were created.
-func (a *archived) revisions(ctx context.Context, names ...string) (list []uint64) {
-	a.t.Helper()
-	c := application(a.t, a.n)
+func (a *archived) revisions(names ...string) (list []uint64) {
+	a.Helper()
+	c := a.application()
 	for _, name := range names {
-		create(ctx, a.t, c, name)
+		create(a.Ctx, a, c, name)
 		list = append(list, c.Revision())
 	}
 	return list
@@ -91,17 +100,16 @@ func TestPastIsBuiltOnce(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	store := newGated(a.store)
-	ctx := testkit.Context(t)
-	s, reader := a.past(ctx, store, history.Limits{Waiting: 1}, client.WithRetryTimeout(3*time.Second))
-	at := a.revisions(ctx, "b", "c", "d", "e")
+	s, reader := a.past(store, history.Limits{Waiting: 1}, client.WithRetryTimeout(3*time.Second))
+	at := a.revisions("b", "c", "d", "e")
 	list := func(revision uint64) (string, error) {
 		var names []string
-		err := replied(ctx, func() error {
-			past, err := reader.At(ctx, client.Moment{Revision: revision})
+		err := replied(a.Ctx, func() error {
+			past, err := reader.At(a.Ctx, client.Moment{Revision: revision})
 			if err != nil {
 				return err
 			}
-			p, err := past.Resource(configMaps, "a").ListPage(ctx)
+			p, err := past.Resource(configMaps, "a").ListPage(a.Ctx)
 			if err != nil {
 				return err
 			}
@@ -120,7 +128,7 @@ func TestPastIsBuiltOnce(t *testing.T) {
 			}
 		})
 	}
-	testkit.WaitFor(t, ctx, "the state to be built", func() bool { return store.opens.Load() == 1 })
+	a.WaitFor("the state to be built", func() bool { return store.opens.Load() == 1 })
 	var waits, refused atomic.Int64
 	for _, revision := range at[1:3] { // one of them waits for its place
 		wg.Go(func() {
@@ -141,10 +149,10 @@ func TestPastIsBuiltOnce(t *testing.T) {
 	if waits.Load() != 1 || refused.Load() != 1 {
 		t.Errorf("of two more states %d waited and %d were refused, want one of each", waits.Load(), refused.Load())
 	}
-	a.revisions(ctx, "f") // the realm goes on
+	a.revisions("f") // the realm goes on
 	close(store.gate)
 	for i, want := range []string{"a b", "a b c", "a b c d"} {
-		testkit.WaitFor(t, ctx, "state "+fmt.Sprint(i), func() bool {
+		a.WaitFor("state "+fmt.Sprint(i), func() bool {
 			got, err := list(at[i])
 			if err == nil && got != want {
 				t.Fatalf("at revision %d there are %s, want %s", at[i], got, want)
@@ -155,7 +163,7 @@ func TestPastIsBuiltOnce(t *testing.T) {
 	if n := store.opens.Load(); n != 1 {
 		t.Errorf("the snapshot was read %d times: each state is built once, and the later ones from the first", n)
 	}
-	s.stop(ctx)
+	s.Stop()
 	if left := a.cached(); len(left) > 0 {
 		t.Errorf("left on disk: %v", left)
 	}
@@ -169,18 +177,11 @@ func TestPastOfOneActor(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	store := newGated(a.store)
-	ctx := testkit.Context(t)
-	s, one := a.past(ctx, store, history.Limits{}, client.WithRetryTimeout(3*time.Second))
-	other := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRetryTimeout(3*time.Second))
-	at := a.revisions(ctx, "b", "c", "d", "e", "f")
+	s, one := a.past(store, history.Limits{}, client.WithRetryTimeout(3*time.Second))
+	other := a.as(bus.RoleOperator, client.WithRetryTimeout(3*time.Second))
+	at := a.revisions("b", "c", "d", "e", "f")
 	read := func(c *client.Client, revision uint64) error {
-		return replied(ctx, func() error {
-			past, err := c.At(ctx, client.Moment{Revision: revision})
-			if err == nil {
-				_, err = past.Kinds(ctx)
-			}
-			return err
-		})
+		return replied(a.Ctx, func() error { return look(a.Ctx, c, revision) })
 	}
 	var wg sync.WaitGroup
 	for _, revision := range at[:2] {
@@ -203,7 +204,7 @@ func TestPastOfOneActor(t *testing.T) {
 	})
 	wg.Wait()
 	close(store.gate)
-	s.stop(ctx)
+	s.Stop()
 }
 
 // A service stops at once while a state is being built.
@@ -214,24 +215,23 @@ func TestStopWhileThePastIsBuilt(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	store := newGated(a.store)
-	ctx := testkit.Context(t)
-	s, reader := a.past(ctx, store, history.Limits{})
-	at := a.revisions(ctx, "b", "c")
-	past, err := reader.At(ctx, client.Moment{Revision: at[0]})
+	s, reader := a.past(store, history.Limits{})
+	at := a.revisions("b", "c")
+	past, err := reader.At(a.Ctx, client.Moment{Revision: at[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	reading, stop := context.WithCancel(ctx)
+	reading, stop := context.WithCancel(a.Ctx)
 	defer stop()
 	go func() {
 		defer close(ended)
 		_, _ = past.Kinds(reading)
 	}()
-	testkit.WaitFor(t, ctx, "the state to be built", func() bool { return store.opens.Load() == 1 })
-	s.stop(ctx)
+	a.WaitFor("the state to be built", func() bool { return store.opens.Load() == 1 })
+	s.Stop()
 	stop()
-	testkit.Receive(t, ctx, "the read's end", ended)
+	testkit.Receive(t, a.Ctx, "the read's end", ended)
 	if left := a.cached(); len(left) > 0 {
 		t.Errorf("left on disk: %v", left)
 	}
@@ -241,45 +241,34 @@ func TestStopWhileThePastIsBuilt(t *testing.T) {
 func TestPastIsBounded(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
-	s, reader := a.past(ctx, nil, history.Limits{States: 2})
-	at := a.revisions(ctx, "b", "c", "d", "e", "f")
+	s, reader := a.past(nil, history.Limits{States: 2})
+	at := a.revisions("b", "c", "d", "e", "f")
 	read := func(revision uint64) error {
-		past, err := reader.At(ctx, client.Moment{Revision: revision})
-		if err == nil {
-			_, err = past.Kinds(ctx)
-		}
-		return err
+		return look(a.Ctx, reader, revision)
 	}
 	for _, i := range []int{0, 1, 2, 1, 0} {
 		if err := read(at[i]); err != nil {
 			t.Fatal(err)
 		}
-		testkit.WaitFor(t, ctx, "the cache to have two states at most", func() bool { return len(a.cached()) <= 2 })
+		a.WaitFor("the cache to have two states at most", func() bool { return len(a.cached()) <= 2 })
 	}
-	s.stop(ctx)
+	s.Stop()
 
-	s, _ = a.past(ctx, nil, history.Limits{Bytes: 1 << 10})
+	s, _ = a.past(nil, history.Limits{Bytes: 1 << 10})
 	if err := read(at[0]); !errors.Is(err, client.ErrRequestEntityTooLarge) || !strings.Contains(err.Error(), "has more than 1024 bytes, the limit of the cache for states of the past; raise it with --history-cache") {
 		t.Errorf("a state that is too large: %v", err)
 	}
-	testkit.WaitFor(t, ctx, "nothing to be left", func() bool { return len(a.cached()) == 0 })
-	a.revisions(ctx, "g")
-	s.stop(ctx)
+	a.WaitFor("nothing to be left", func() bool { return len(a.cached()) == 0 })
+	a.revisions("g")
+	s.Stop()
 
-	s, _ = a.past(ctx, nil, history.Limits{Free: 1 << 60})
+	s, _ = a.past(nil, history.Limits{Free: 1 << 60})
 	limited := client.New(reader.Conn(), client.WithActor(bus.RoleReader), client.WithRetryTimeout(500*time.Millisecond))
-	err := replied(ctx, func() error {
-		past, err := limited.At(ctx, client.Moment{Revision: at[0]})
-		if err == nil {
-			_, err = past.Kinds(ctx)
-		}
-		return err
-	})
+	err := replied(a.Ctx, func() error { return look(a.Ctx, limited, at[0]) })
 	if !errors.Is(err, client.ErrTooManyRequests) || !strings.Contains(err.Error(), "bytes free, less than 1152921504606846976: make room") {
 		t.Errorf("a full disk: %v", err)
 	}
-	s.stop(ctx)
+	s.Stop()
 }
 
 // What neither the log nor the archive covers is refused, and the oldest revision that can be shown is
@@ -293,36 +282,35 @@ func TestOldestPast(t *testing.T) {
 	oldest := checkpoint(t, a.dir).GetRevision()
 	a.creates("g", "h", "i", "j")
 	a.segments()
-	ctx := testkit.Context(t)
 	a.truncate(3)
-	s, reader := a.past(ctx, a.store, history.Limits{})
-	a.revisions(ctx, "k")
+	s, reader := a.past(a.store, history.Limits{})
+	a.revisions("k")
 	list := func(revision uint64) (string, error) {
-		past, err := reader.At(ctx, client.Moment{Revision: revision})
+		past, err := reader.At(a.Ctx, client.Moment{Revision: revision})
 		if err != nil {
 			return "", err
 		}
-		return identitiesOf(ctx, t, past), nil
+		return identitiesOf(a.Ctx, t, past), nil
 	}
 	if got, err := list(oldest - 2); err != nil || !strings.Contains(got, "d:") || strings.Contains(got, "e:") {
 		t.Errorf("with all segments, revision %d has %s, %v", oldest-2, got, err)
 	}
-	s.stop(ctx)
+	s.Stop()
 	// Prune what precedes the snapshot.
-	for _, name := range a.entries(ctx, archive.Segment) {
+	for _, name := range a.entries(archive.Segment) {
 		if n, _ := archive.ParseName(name); n.Last <= checkpoint(t, a.dir).GetSequence()-6 {
 			if err := os.Remove(filepath.Join(a.root, filepath.FromSlash(name))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	s, _ = a.past(ctx, a.store, history.Limits{})
-	a.revisions(ctx, "l")
+	s, _ = a.past(a.store, history.Limits{})
+	a.revisions("l")
 	want := fmt.Sprintf("the oldest revision that can be shown is %d", oldest)
 	if _, err := list(oldest - 1); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
 		t.Errorf("a revision that was pruned: %v, want %q", err, want)
 	}
-	if _, err := reader.At(ctx, client.Moment{Time: time.Now().Add(-time.Hour)}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
+	if _, err := reader.At(a.Ctx, client.Moment{Time: time.Now().Add(-time.Hour)}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
 		t.Errorf("a time that was pruned: %v, want %q", err, want)
 	}
 	for _, revision := range []uint64{oldest, oldest + 1} {
@@ -330,32 +318,32 @@ func TestOldestPast(t *testing.T) {
 			t.Errorf("revision %d has %s, %v", revision, got, err)
 		}
 	}
-	s.stop(ctx)
-	s, _ = a.past(ctx, a.store, history.Limits{})
-	past, err := reader.At(ctx, client.Moment{Revision: oldest})
+	s.Stop()
+	s, _ = a.past(a.store, history.Limits{})
+	past, err := reader.At(a.Ctx, client.Moment{Revision: oldest})
 	if err != nil {
 		t.Fatal(err)
 	}
 	changes := func() error { // also from a revision, which other clients follow into the present
-		for _, err := range past.Resource(configMaps, "a").Watch(ctx, client.FromRevision(oldest)) {
+		for _, err := range past.Resource(configMaps, "a").Watch(a.Ctx, client.FromRevision(oldest)) {
 			return err
 		}
 		return nil
 	}
 	for what, do := range map[string]func() error{
 		"watch":  changes,
-		"create": func() error { _, err := past.Resource(configMaps, "a").Create(ctx, configMap("past")); return err },
+		"create": func() error { _, err := past.Resource(configMaps, "a").Create(a.Ctx, configMap("past")); return err },
 		"run a finalizer": func() error {
-			return past.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
+			return past.RunFinalizer(a.Ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
 		},
 	} {
 		if err := do(); !errors.Is(err, client.ErrMethodNotAllowed) {
 			t.Errorf("%s in the past: %v", what, err)
 		}
 	}
-	s.stop(ctx)
+	s.Stop()
 	// A damaged record of the oldest snapshot makes no later revision unreadable.
-	_, newest, _, err := archive.NewestVerified(ctx, a.store, [16]byte(checkpoint(t, a.dir).GetRealmId()))
+	_, newest, _, err := archive.NewestVerified(a.Ctx, a.store, [16]byte(checkpoint(t, a.dir).GetRealmId()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,15 +351,15 @@ func TestOldestPast(t *testing.T) {
 	a.snapshot()
 	later := checkpoint(t, a.dir).GetRevision()
 	a.replace(archive.VerifiedName([16]byte(checkpoint(t, a.dir).GetRealmId()), newest.Sequence).String(), []byte("damaged"))
-	s, _ = a.past(ctx, a.store, history.Limits{})
-	a.revisions(ctx, "m", "n")
+	s, _ = a.past(a.store, history.Limits{})
+	a.revisions("m", "n")
 	if got, err := list(later); err != nil || !strings.Contains(got, "l:") || strings.Contains(got, "m:") {
 		t.Errorf("revision %d has %s, %v", later, got, err)
 	}
 	if _, err := list(oldest); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), fmt.Sprint("can be shown is ", later)) {
 		t.Errorf("behind a damaged record: %v, want revision %d as the oldest", err, later)
 	}
-	s.stop(ctx)
+	s.Stop()
 }
 
 // A snapshot that is larger than the cache is not read. A state that is too large is built once,
@@ -382,9 +370,8 @@ func TestTooLargePast(t *testing.T) {
 	a.creates("a")
 	a.segments()
 	a.snapshot()
-	ctx := testkit.Context(t)
 	size := int64(0)
-	for e, err := range a.store.List(ctx, "") {
+	for e, err := range a.store.List(a.Ctx, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,28 +381,22 @@ func TestTooLargePast(t *testing.T) {
 	}
 	store := newGated(a.store)
 	read := func(reader *client.Client, revision uint64) error {
-		return replied(ctx, func() error {
-			past, err := reader.At(ctx, client.Moment{Revision: revision})
-			if err == nil {
-				_, err = past.Kinds(ctx)
-			}
-			return err
-		})
+		return replied(a.Ctx, func() error { return look(a.Ctx, reader, revision) })
 	}
-	s, reader := a.past(ctx, store, history.Limits{Bytes: size - 1})
-	at := a.revisions(ctx, "b", "c")
+	s, reader := a.past(store, history.Limits{Bytes: size - 1})
+	at := a.revisions("b", "c")
 	if err := read(reader, at[0]); !errors.Is(err, client.ErrRequestEntityTooLarge) || !strings.Contains(err.Error(), "--history-cache") {
 		t.Errorf("a snapshot that is too large: %v", err)
 	}
 	if n := store.opens.Load(); n != 0 {
 		t.Errorf("a snapshot that is larger than the cache was read %d times", n)
 	}
-	s.stop(ctx)
+	s.Stop()
 
-	s, reader = a.past(ctx, store, history.Limits{Bytes: size}, client.WithRetryTimeout(3*time.Second))
-	testkit.WaitFor(t, ctx, "a reply that the state is being built", func() bool { return client.IsBuilding(read(reader, at[0])) })
+	s, reader = a.past(store, history.Limits{Bytes: size}, client.WithRetryTimeout(3*time.Second))
+	a.WaitFor("a reply that the state is being built", func() bool { return client.IsBuilding(read(reader, at[0])) })
 	close(store.gate)
-	testkit.WaitFor(t, ctx, "nothing to be left", func() bool { return len(a.cached()) == 0 })
+	a.WaitFor("nothing to be left", func() bool { return len(a.cached()) == 0 })
 	for range 2 {
 		err := read(reader, at[0])
 		for client.IsBuilding(err) {
@@ -428,5 +409,5 @@ func TestTooLargePast(t *testing.T) {
 	if n := store.opens.Load(); n != 1 {
 		t.Errorf("the snapshot was read %d times", n)
 	}
-	s.stop(ctx)
+	s.Stop()
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -31,14 +30,14 @@ func shown(objects []*coppicev1.Object) string {
 }
 
 // page is what a reader sees at one revision.
-func page(ctx context.Context, t *testing.T, c *client.Client) (text string, revision uint64) {
-	t.Helper()
+func page(ctx context.Context, tb testing.TB, c *client.Client) (text string, revision uint64) {
+	tb.Helper()
 	p, err := c.Resource(configMaps, "a").ListPage(ctx, client.IncludeUninitialized(true))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if p.Continue != "" {
-		t.Fatal("the list has more than one page")
+		tb.Fatal("the list has more than one page")
 	}
 	return shown(p.Objects), p.Revision
 }
@@ -64,7 +63,7 @@ func TestPast(t *testing.T) {
 		}
 	}
 	act := func(ctx context.Context, steps int) {
-		c := application(t, a.n)
+		c := a.application()
 		objects := c.Resource(configMaps, "a")
 		for range steps {
 			name := fmt.Sprintf("o%d", draw.IntN(8))
@@ -98,35 +97,35 @@ func TestPast(t *testing.T) {
 		}
 	}
 	for range 3 { // with states, snapshots and segments between them, and a stream that is cut
-		a.with(a.dir, nil, func(ctx context.Context) { act(ctx, 15) })
+		a.with(a.dir, nil, func() { act(a.Ctx, 15) })
 		a.segments()
 		a.snapshot()
 	}
 	a.truncate(8)
-	a.with(a.dir, nil, func(ctx context.Context) {
-		act(ctx, 5)
-		reader := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithTimeout(time.Second))
+	a.with(a.dir, nil, func() {
+		act(a.Ctx, 5)
+		reader := a.as(bus.RoleReader, client.WithTimeout(time.Second))
 		commits := revisions
 		asked := slices.Clone(revisions)
 		draw.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
 		for _, revision := range asked[:min(20, len(asked))] {
-			past, err := reader.At(ctx, client.Moment{Revision: revision})
+			past, err := reader.At(a.Ctx, client.Moment{Revision: revision})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if past.Past().Revision != revision {
 				t.Errorf("the reader saw revision %d, and the past shows %d", revision, past.Past().Revision)
 			}
-			if text, got := page(ctx, t, past); got != revision || text != seen[revision] {
+			if text, got := page(a.Ctx, t, past); got != revision || text != seen[revision] {
 				t.Errorf("at revision %d the past shows, at %d:\n%s\nand a reader saw:\n%s", revision, got, text, seen[revision])
 			}
-			if folded, got := reference(ctx, t, past), identitiesOf(ctx, t, past); folded != got {
+			if folded, got := reference(a.Ctx, t, past), identitiesOf(a.Ctx, t, past); folded != got {
 				t.Errorf("at revision %d the log has:\n%s\nand the past shows:\n%s", revision, folded, got)
 			}
 			// A revision within a commit stands for the commit.
 			i := slices.Index(commits, revision)
 			if i > 0 && commits[i-1]+1 < revision {
-				within, err := reader.At(ctx, client.Moment{Revision: commits[i-1] + 1})
+				within, err := reader.At(a.Ctx, client.Moment{Revision: commits[i-1] + 1})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -135,7 +134,7 @@ func TestPast(t *testing.T) {
 				}
 			}
 			// A time stands for the last commit before it.
-			byTime, err := reader.At(ctx, client.Moment{Time: times[revision]})
+			byTime, err := reader.At(a.Ctx, client.Moment{Time: times[revision]})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,14 +143,14 @@ func TestPast(t *testing.T) {
 			}
 		}
 		end := revisions[len(revisions)-1]
-		_, err := reader.At(ctx, client.Moment{Revision: end + 1})
+		_, err := reader.At(a.Ctx, client.Moment{Revision: end + 1})
 		if want := fmt.Sprintf("revision %d is in the future; the realm is at revision %d", end+1, end); !errors.Is(err, client.ErrBadRequest) || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("a revision in the future: %v", err)
 		}
-		if _, err = reader.At(ctx, client.Moment{Time: time.Now().Add(time.Hour)}); !errors.Is(err, client.ErrBadRequest) || !strings.Contains(fmt.Sprint(err), "is in the future; the realm's time is ") {
+		if _, err = reader.At(a.Ctx, client.Moment{Time: time.Now().Add(time.Hour)}); !errors.Is(err, client.ErrBadRequest) || !strings.Contains(fmt.Sprint(err), "is in the future; the realm's time is ") {
 			t.Errorf("a time in the future: %v", err)
 		}
-		if _, err = reader.At(ctx, client.Moment{Time: times[revisions[0]].Add(-time.Hour)}); !errors.Is(err, client.ErrExpired) || !strings.Contains(fmt.Sprint(err), "the realm had no commit: its first one is of ") {
+		if _, err = reader.At(a.Ctx, client.Moment{Time: times[revisions[0]].Add(-time.Hour)}); !errors.Is(err, client.ErrExpired) || !strings.Contains(fmt.Sprint(err), "the realm had no commit: its first one is of ") {
 			t.Errorf("a time before the realm: %v", err)
 		}
 	})
@@ -162,16 +161,16 @@ func TestPast(t *testing.T) {
 
 // reference folds the log that a client of the past reads into the names of the objects
 // and their revisions, by the events that the client decodes.
-func reference(ctx context.Context, t *testing.T, past *client.Client) string {
-	t.Helper()
+func reference(ctx context.Context, tb testing.TB, past *client.Client) string {
+	tb.Helper()
 	kinds, err := past.Kinds(ctx)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	is := map[string]uint64{}
 	for c, err := range past.Log().Read(ctx, client.FromSequence(1)) {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		for _, e := range client.Events(c.Commit, kinds.ResourceName) {
 			if e.Resource == configMaps.String() {
@@ -185,12 +184,12 @@ func reference(ctx context.Context, t *testing.T, past *client.Client) string {
 }
 
 // identitiesOf lists the objects as reference does.
-func identitiesOf(ctx context.Context, t *testing.T, c *client.Client) string {
-	t.Helper()
+func identitiesOf(ctx context.Context, tb testing.TB, c *client.Client) string {
+	tb.Helper()
 	is := map[string]uint64{}
 	for o, err := range c.Resource(configMaps, "a").List(ctx) {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		is[o.GetMetadata().GetName()] = o.GetMetadata().GetResourceVersion()
 	}

@@ -22,14 +22,13 @@ import (
 // realm gets some; the refusal names the process. Realms that stop release what they have.
 func TestSharesOfAProcess(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
+	server := installationOn(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
 	realms := []string{"one", "two", "three", "four"}
 	const most = 8 // of one realm
-	s := serve(t, graphConn(t, server), t.TempDir(), func(c *graph.Config) {
+	s := server.serve(t.TempDir(), func(c *graph.Config) {
 		c.Realms, c.Watch = realms, watch.Limits{Watches: most, PerActor: most}
-	}).writing(ctx)
-	nc := testkit.Conn(t, server, bus.RoleApplication)
+	}).writing()
+	nc := server.Conn(bus.RoleApplication)
 	// open returns why a watch was refused, "" if it was not.
 	open := func(realm string) (why string) {
 		t.Helper()
@@ -69,24 +68,24 @@ func TestSharesOfAProcess(t *testing.T) {
 	}
 	for _, name := range realms {
 		c := client.New(nc, client.WithActor(bus.RoleApplication), client.WithRealm(name))
-		create(ctx, t, c, "a", "b")
+		create(server.Ctx, t, c, "a", "b")
 	}
-	testkit.WaitFor(t, ctx, "the process to count 15 watches and 8 changes", func() bool {
+	server.WaitFor("the process to count 15 watches and 8 changes", func() bool {
 		used, _ := s.Taken() // a command is answered before its change is kept
 		return used.Watches == 15 && used.Changes == 8
 	})
-	operator := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Operations()
-	if _, err := operator.DeleteRealm(ctx, "one", client.WithoutArchive(true)); err != nil {
+	operator := server.as(bus.RoleOperator).Operations()
+	if _, err := operator.DeleteRealm(server.Ctx, "one", client.WithoutArchive(true)); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, ctx, "the realm to release what it has", func() bool {
+	server.WaitFor("the realm to release what it has", func() bool {
 		used, _ := s.Taken()
 		return used.Watches == 7 && used.Changes == 6
 	})
 	if why := open("four"); why != "" {
 		t.Errorf("refused although a realm has released its watches: %s", why)
 	}
-	s.stop(ctx)
+	s.Stop()
 	if used, places := s.Taken(); used != (watch.Usage{}) || places != 0 {
 		t.Errorf("a process that has stopped counts %+v and %d places of requests", used, places)
 	}

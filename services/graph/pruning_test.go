@@ -20,7 +20,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/snapshot"
 )
 
 // A graph service prunes its archive: what precedes the two newest verified snapshots is deleted beyond the
@@ -29,33 +28,29 @@ import (
 func TestArchiverPrunes(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
-	var out logged
+	var out testkit.Output
 	registry := prometheus.NewRegistry()
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+	s := a.serve(a.dir, func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits, c.ArchiveRetention, c.Registry, c.Log = a.store, soon, lifecycle.Retention{Bytes: 1}, registry, slog.New(slog.NewTextHandler(&out, nil))
-	}).writing(ctx)
-	create(ctx, t, application(t, a.n), "a-first")
-	id, _ := a.at(ctx)
+	}).writing()
+	a.create("a-first")
+	id, _ := a.at()
 	names := []string{"a-first"}
 	prunedBehind := func(revision uint64, prefix string) (v archive.Verification) {
 		t.Helper()
-		v, more := a.verified(ctx, id, revision, prefix)
+		v, more := a.verified(id, revision, prefix)
 		names = append(names, more...)
-		testkit.WaitFor(t, ctx, "the archive to be pruned", func() bool {
-			segments, err := archive.Segments(ctx, a.store, id)
+		a.WaitFor("the archive to be pruned", func() bool {
+			segments := a.items(id)
+			until, err := archive.PrunedUntil(a.Ctx, a.store, id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			until, err := archive.PrunedUntil(ctx, a.store, id)
+			_, newest, _, err := archive.NewestVerified(a.Ctx, a.store, id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, newest, _, err := archive.NewestVerified(ctx, a.store, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, base, two, err := archive.VerifiedBefore(ctx, a.store, id, newest.Sequence, func(string, error) {})
+			_, base, two, err := archive.VerifiedBefore(a.Ctx, a.store, id, newest.Sequence, func(string, error) {})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,33 +59,33 @@ func TestArchiverPrunes(t *testing.T) {
 					return false
 				}
 			}
-			return two && until >= base.Sequence && newest.Sequence >= v.Sequence && len(a.entries(ctx, archive.Snapshot)) == 2
+			return two && until >= base.Sequence && newest.Sequence >= v.Sequence && len(a.entries(archive.Snapshot)) == 2
 		})
 		return v
 	}
 	first := prunedBehind(0, "b")
 	second := prunedBehind(first.Revision, "c")
 	archives(t, &out, registry)
-	if _, err := a.log().Get(ctx, 1); err != nil {
+	if _, err := a.log().Get(a.Ctx, 1); err != nil {
 		t.Errorf("the stream has no first commit any more: %v", err)
 	}
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	if _, err := operator.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(ctx, &coppicev1.Object{
+	operator := a.as(bus.RoleOperator)
+	if _, err := operator.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(a.Ctx, &coppicev1.Object{
 		ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: []byte(`{"archiveRetention":"all"}`),
 	}); err != nil {
 		t.Fatal(err)
 	}
-	_, revision := a.at(ctx)
-	third, more := a.verified(ctx, id, max(revision, second.Revision), "d")
-	fourth, last := a.verified(ctx, id, third.Revision, "e")
+	_, revision := a.at()
+	third, more := a.verified(id, max(revision, second.Revision), "d")
+	fourth, last := a.verified(id, third.Revision, "e")
 	names = append(append(names, more...), last...)
-	if got := a.entries(ctx, archive.Snapshot); fourth.From < third.Sequence || len(got) < 2 {
+	if got := a.entries(archive.Snapshot); fourth.From < third.Sequence || len(got) < 2 {
 		t.Errorf("with archiveRetention=all the archive has the snapshots %v", got)
 	}
-	a.segmented(ctx, id)
-	s.stop(ctx)
+	a.segmented(id)
+	s.Stop()
 	a.truncate(1)
-	if out := a.has(t.TempDir(), names...); !strings.Contains(out, "started from a snapshot") {
+	if out := a.startsWith(t.TempDir(), names...); !strings.Contains(out, "started from a snapshot") {
 		t.Errorf("an empty replica did not start from the archive: %s", out)
 	}
 }
@@ -99,7 +94,6 @@ func TestArchiverPrunes(t *testing.T) {
 func TestFullArchiveIsPruned(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	var full atomic.Bool
 	store := &archivetest.Hooked{Store: a.store, Before: func(_ context.Context, c archivetest.Call) error {
 		if full.Load() && c.Of(archivetest.Put, archive.Segment) {
@@ -107,34 +101,34 @@ func TestFullArchiveIsPruned(t *testing.T) {
 		}
 		return nil
 	}}
-	clock := &stepped{}
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+	clock := &clock{}
+	s := a.serve(a.dir, func(c *graph.Config) {
 		clock.ahead(c)
 		c.Archive, c.ArchiveLimits = store, soon
-	}).writing(ctx)
-	create(ctx, t, application(t, a.n), "first")
-	id, _ := a.at(ctx)
-	first, _ := a.verified(ctx, id, 0, "a")
-	a.verified(ctx, id, first.Revision, "b")
+	}).writing()
+	a.create("first")
+	id, _ := a.at()
+	first, _ := a.verified(id, 0, "a")
+	a.verified(id, first.Revision, "b")
 	full.Store(true)
-	clock.step(time.Hour)
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	clock.Set(time.Hour)
+	operator := a.as(bus.RoleOperator)
 	if err := settled(func() error {
-		_, err := operator.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(ctx, &coppicev1.Object{
+		_, err := operator.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(a.Ctx, &coppicev1.Object{
 			ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: []byte(`{"archiveRetention":"10m"}`),
 		})
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, ctx, "the archive to be pruned", func() bool {
-		until, err := archive.PrunedUntil(ctx, a.store, id)
+	a.WaitFor("the archive to be pruned", func() bool {
+		until, err := archive.PrunedUntil(a.Ctx, a.store, id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return until > 0
 	})
-	s.stop(ctx)
+	s.Stop()
 }
 
 // Small segments of a realm that is archived often are merged, and their parts deleted later. The archive is complete
@@ -142,35 +136,21 @@ func TestFullArchiveIsPruned(t *testing.T) {
 func TestSegmentsAreMerged(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	limits := soon
 	limits.SegmentBytes, limits.Prune = 4<<20, time.Millisecond
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, limits }).writing(ctx)
-	create(ctx, t, application(t, a.n), "a-first")
-	id, _ := a.at(ctx)
+	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, limits }).writing()
+	a.create("a-first")
+	id, _ := a.at()
 	names := []string{"a-first"}
-	testkit.WaitFor(t, ctx, "a merged segment whose parts were deleted", func() bool {
+	a.WaitFor("a merged segment whose parts were deleted", func() bool {
 		names = append(names, fmt.Sprintf("b-%04d", len(names)))
-		create(ctx, t, application(t, a.n), names[len(names)-1])
-		segments, err := archive.Segments(ctx, a.store, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a.create(names[len(names)-1])
+		segments := a.items(id)
 		return slices.ContainsFunc(segments, func(s archive.Item) bool { return s.First == 1 && s.Last >= 16 }) && len(archive.Covered(segments)) == 0
 	})
-	a.segmented(ctx, id)
-	s.stop(ctx)
-	var entries []archive.Entry
-	for e, err := range a.store.List(ctx, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		entries = append(entries, e)
-	}
-	reports, err := archive.Verify(ctx, a.store, entries, snapshot.CheckEntry, func(int64) {})
-	if err != nil || len(reports) != 1 || len(reports[0].Problems) > 0 || reports[0].First != 1 {
-		t.Errorf("the archive is verified as %+v, %v", reports, err)
-	}
+	a.segmented(id)
+	s.Stop()
+	a.undamaged()
 	a.truncate(1)
-	a.has(t.TempDir(), names...)
+	a.startsWith(t.TempDir(), names...)
 }

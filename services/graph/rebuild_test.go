@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -20,14 +19,14 @@ func TestRebuildFromDamagedLog(t *testing.T) {
 	run(t, server, dir, creating(t, "one", "two", "three"))
 	before := checkpoint(t, dir)
 
-	whole := testkit.StartNATS(t, natsd.Config{Dir: server})
-	js := testkit.JetStream(t, whole, bus.RoleGraph)
+	whole := installationIn(t, server)
+	js := whole.JS()
 	log, err := js.Stream(ctx, bus.LogStream(realm))
 	if err != nil {
 		t.Fatal(err)
 	}
-	damaged := testkit.NATS(t)
-	other := testkit.JetStream(t, damaged, bus.RoleGraph)
+	damaged := newInstallation(t)
+	other := damaged.JS()
 	config := bus.LogConfig(realm, 1)
 	config.DenyDelete = false
 	stream, err := other.CreateStream(ctx, config)

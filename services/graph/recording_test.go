@@ -12,7 +12,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/recording"
@@ -21,29 +20,29 @@ import (
 )
 
 // record writes the log of the realm from a sequence on to a file, as a client that may only read.
-func record(t *testing.T, n *natsd.Server, from uint64) (file string) {
-	t.Helper()
-	c := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithRealm(realm))
-	file = filepath.Join(t.TempDir(), "log")
+func record(tb testing.TB, n *installation, from uint64) (file string) {
+	tb.Helper()
+	c := n.as(bus.RoleReader)
+	file = filepath.Join(tb.TempDir(), "log")
 	f, err := os.Create(file)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer f.Close()
 	w, err := segment.NewWriter(f)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	for c, err := range c.Log().Read(testkit.Context(t), client.FromSequence(from), client.Undecoded(true)) {
+	for c, err := range c.Log().Read(testkit.Context(tb), client.FromSequence(from), client.Undecoded(true)) {
 		if err == nil {
 			err = w.Add(c.Sequence, c.Stored)
 		}
 		if err != nil || c.Commit != nil {
-			t.Fatal(c.Commit, err)
+			tb.Fatal(c.Commit, err)
 		}
 	}
 	if _, err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return file
 }
@@ -56,15 +55,15 @@ func TestRecording(t *testing.T) {
 	t.Parallel()
 	server, dir := t.TempDir(), t.TempDir()
 	var file, part string
-	run(t, server, dir, func(n *natsd.Server) {
-		ctx, c := testkit.Context(t), application(t, n)
+	run(t, server, dir, func(n *installation) {
+		ctx, c := testkit.Context(t), n.application()
 		var names []string
 		for i := range 40 {
 			names = append(names, fmt.Sprintf("many-%02d", i))
 		}
 		create(ctx, t, c, "one", "two", "three")
 		create(ctx, t, c, names...)
-		if _, err := testkit.JetStream(t, n, bus.RoleGraph).Publish(ctx, bus.LogSubject(realm), []byte("no commit")); err != nil {
+		if _, err := n.JS().Publish(ctx, bus.LogSubject(realm), []byte("no commit")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Resource(configMaps, "a").DeleteBatch(ctx, append(names, "two")); err != nil {
@@ -115,73 +114,68 @@ func TestRecording(t *testing.T) {
 }
 
 // offlineSnapshot returns what a snapshot of a folded recording says.
-func offlineSnapshot(t *testing.T, dir string) snapshot.Info {
-	t.Helper()
-	s, err := state.Open(filepath.Join(dir, "state"), state.Config{})
+func offlineSnapshot(tb testing.TB, dir string) snapshot.Info {
+	tb.Helper()
+	snap, closeState := openState(tb, filepath.Join(dir, "state"))
+	defer closeState()
+	info, err := snapshot.Write(tb.Context(), io.Discard, snap, snapshot.WriteOptions{})
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	snap := s.Snapshot()
-	defer snap.Close()
-	info, err := snapshot.Write(t.Context(), io.Discard, snap, snapshot.WriteOptions{})
-	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return info
 }
 
 // serveRecording checks what clients of a recording read, and what is refused.
-func serveRecording(t *testing.T, dir string) {
-	t.Helper()
-	ctx := testkit.Context(t)
+func serveRecording(tb testing.TB, dir string) {
+	tb.Helper()
+	ctx := testkit.Context(tb)
 	r, err := recording.OpenRealm(dir, realm)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() {
 		if err := r.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	}()
 	if _, err := recording.OpenRealm(dir, realm); !errors.Is(err, state.ErrLocked) {
-		t.Errorf("served twice: %v", err)
+		tb.Errorf("served twice: %v", err)
 	}
 	nc, err := r.Conn()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer nc.Close()
 	c := client.New(nc, client.WithActor("another"), client.WithRealm(realm))
-	has(ctx, t, c, "one", "three")
+	has(ctx, tb, c, "one", "three")
 	objects := c.Resource(configMaps, "a")
 	if o, err := objects.Get(ctx, "one"); err != nil || o.GetMetadata().GetUid() == "" {
-		t.Errorf("get: %v, %v", o, err)
+		tb.Errorf("get: %v, %v", o, err)
 	}
 	if g, err := objects.Resolve(ctx, []string{"three"}); err != nil || len(g.GetNodes()) != 1 {
-		t.Errorf("resolve: %v, %v", g, err)
+		tb.Errorf("resolve: %v, %v", g, err)
 	}
 	if p, err := objects.Plan(ctx, []string{"three"}); err != nil || p == nil {
-		t.Errorf("plan: %v, %v", p, err)
+		tb.Errorf("plan: %v, %v", p, err)
 	}
 	v, err := c.Operations().Verify(ctx)
 	if err != nil || v.GetDifference() != "" || v.GetEvents() == 0 {
-		t.Errorf("verify: %v, %v", v, err)
+		tb.Errorf("verify: %v, %v", v, err)
 	}
 	log, last := c.Log(), uint64(0)
 	for commit, err := range log.Read(ctx, client.FromSequence(1)) {
 		if err != nil || commit.Commit == nil || commit.Sequence <= last || !bytes.Contains(commit.Stored, commit.GetRealmId()) {
-			t.Fatalf("commit at %d after %d: %v", commit.Sequence, last, err)
+			tb.Fatalf("commit at %d after %d: %v", commit.Sequence, last, err)
 		}
 		last = commit.Sequence
 		for at, err := range log.Read(ctx, client.FromRevision(commit.GetFirstRevision()), client.Limit(1)) {
 			if err != nil || at.GetFirstRevision() != commit.GetFirstRevision() {
-				t.Errorf("revision %d is read at %d, %v", commit.GetFirstRevision(), at.Sequence, err)
+				tb.Errorf("revision %d is read at %d, %v", commit.GetFirstRevision(), at.Sequence, err)
 			}
 		}
 	}
 	if end, err := log.Last(ctx); err != nil || end != last || last == 0 {
-		t.Errorf("the log ends at %d, %v, and %d was read", end, err, last)
+		tb.Errorf("the log ends at %d, %v, and %d was read", end, err, last)
 	}
 	for what, err := range map[string]error{
 		"create":    second(objects.Create(ctx, configMap("four"))),
@@ -196,7 +190,7 @@ func serveRecording(t *testing.T, dir string) {
 		}(),
 	} {
 		if !errors.Is(err, client.ErrMethodNotAllowed) {
-			t.Errorf("%s: %v", what, err)
+			tb.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -2,14 +2,12 @@ package graph_test
 
 import (
 	"bytes"
-	"context"
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/segment"
-	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 // A reader of the log that has listed the segments reads all commits right after segments were merged, or pruned behind
@@ -20,20 +18,14 @@ func TestReadAfterSegmentsAreGone(t *testing.T) {
 	a.creates("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 	a.segments()
 	a.truncate(1)
-	a.with(a.dir, nil, func(ctx context.Context) {
-		log := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
-		id, _ := a.at(ctx)
-		list := func() []archive.Item {
-			segments, err := archive.Segments(ctx, a.store, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return segments
-		}
+	a.with(a.dir, nil, func() {
+		log := a.as(bus.RoleReader).Log()
+		id, _ := a.at()
+		list := func() []archive.Item { return a.items(id) }
 		reads := func(from uint64) {
 			t.Helper()
 			next := from
-			for c, err := range log.Read(ctx, client.FromSequence(from)) {
+			for c, err := range log.Read(a.Ctx, client.FromSequence(from)) {
 				if err != nil || c.GetSequence() != next {
 					t.Fatalf("from commit %d on: commit %d is %d, %v", from, next, c.GetSequence(), err)
 				}
@@ -44,14 +36,14 @@ func TestReadAfterSegmentsAreGone(t *testing.T) {
 			}
 		}
 		gone := func(s archive.Item) {
-			if err := a.store.Delete(ctx, s.Entry.Name); err != nil {
+			if err := a.store.Delete(a.Ctx, s.Entry.Name); err != nil {
 				t.Fatal(err)
 			}
 		}
 		first := list()[0].First
 		reads(first)
 		parts := list()[:2]
-		a.merge(ctx, parts)
+		a.merge(parts)
 		gone(parts[0])
 		gone(parts[1])
 		reads(first)
@@ -62,34 +54,34 @@ func TestReadAfterSegmentsAreGone(t *testing.T) {
 }
 
 // merge puts the commits of segments as one into the archive.
-func (a *archived) merge(ctx context.Context, parts []archive.Item) {
-	a.t.Helper()
+func (a *archived) merge(parts []archive.Item) {
+	a.Helper()
 	var b bytes.Buffer
 	w, err := segment.NewWriter(&b)
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	for _, p := range parts {
-		in, err := a.store.Open(ctx, p.Entry.Name, 0, p.Entry.Size)
+		in, err := a.store.Open(a.Ctx, p.Entry.Name, 0, p.Entry.Size)
 		if err != nil {
-			a.t.Fatal(err)
+			a.Fatal(err)
 		}
 		for c, err := range segment.NewScanner(in).Commits() {
 			if err == nil {
 				err = w.Add(c.Position, c.Message)
 			}
 			if err != nil {
-				a.t.Fatal(err)
+				a.Fatal(err)
 			}
 		}
 		_ = in.Close()
 	}
 	info, err := w.Close()
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: info.First.Sequence, Last: info.Last.Sequence}
-	if err := a.store.Put(ctx, name.String(), &b, info.Size); err != nil {
-		a.t.Fatal(err)
+	if err := a.store.Put(a.Ctx, name.String(), &b, info.Size); err != nil {
+		a.Fatal(err)
 	}
 }

@@ -18,13 +18,11 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/origin"
 	"github.com/coppice-gc/coppice/services/graph/recording"
-	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -37,37 +35,37 @@ type recorded struct {
 
 // recordRealm makes a realm with removed objects and one that waits for its collector, and
 // records it.
-func recordRealm(t *testing.T) (r recorded) {
-	t.Helper()
-	run(t, t.TempDir(), t.TempDir(), func(n *natsd.Server) {
-		ctx, c := testkit.Context(t), application(t, n)
-		create(ctx, t, c, "one", "two", "owner")
+func recordRealm(tb testing.TB) (r recorded) {
+	tb.Helper()
+	run(tb, tb.TempDir(), tb.TempDir(), func(n *installation) {
+		ctx, c := testkit.Context(tb), n.application()
+		create(ctx, tb, c, "one", "two", "owner")
 		owner, err := c.Resource(configMaps, "a").Get(ctx, "owner")
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		child := configMap("child")
 		child.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
 		if _, err := c.Resource(configMaps, "a").Create(ctx, child); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		for _, name := range []string{"two", "owner"} { // without a processor, child stays
 			if _, err := c.Resource(configMaps, "a").Delete(ctx, name); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		}
-		r.objects, r.log, r.file = identities(ctx, t, c), events(ctx, t, n), record(t, n, 1)
+		r.objects, r.log, r.file = identities(ctx, tb, c), events(ctx, tb, n), record(tb, n, 1)
 	})
 	return r
 }
 
 // events returns the events of the log of a realm, as a client reads them from its beginning.
-func events(ctx context.Context, t *testing.T, n *natsd.Server) (all []string) {
-	t.Helper()
-	c := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithRealm(realm))
+func events(ctx context.Context, tb testing.TB, n *installation) (all []string) {
+	tb.Helper()
+	c := n.as(bus.RoleReader)
 	for c, err := range c.Log().Read(ctx, client.FromSequence(1)) {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		for _, e := range c.GetEvents() {
 			all = append(all, fmt.Sprintf("commit %d at %d: %v because of %d, %v", c.GetSequence(), c.Sequence, e.GetReason(), e.GetCause(), e.GetEvent()))
@@ -77,36 +75,33 @@ func events(ctx context.Context, t *testing.T, n *natsd.Server) (all []string) {
 }
 
 // begin begins a realm that continues the recording.
-func (r *recorded) begin(t *testing.T, n *natsd.Server, store archive.Store) (recording.Folded, origin.Begun, error) {
-	t.Helper()
+func (r *recorded) begin(tb testing.TB, n *installation, store archive.Store) (recording.Folded, origin.Begun, error) {
+	tb.Helper()
 	in, err := os.Open(r.file)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer in.Close()
 	info, err := in.Stat()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	c := origin.Config{Conn: testkit.Conn(t, n, bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: store, By: "test"}
-	return recording.Begin(testkit.Context(t), in, info.Size(), filepath.Join(t.TempDir(), "work"), c, noProgress)
+	c := origin.Config{Conn: n.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: store, By: "test"}
+	return recording.Begin(testkit.Context(tb), in, info.Size(), filepath.Join(tb.TempDir(), "work"), c, noProgress)
 }
 
 // rows returns the content of the state in a directory.
-func rows(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	s, err := state.Open(dir, state.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	snap, all := s.Snapshot(), map[string]string{}
-	err = errors.Join(snap.EachRow(func(key, value []byte) error {
+func rows(tb testing.TB, dir string) map[string]string {
+	tb.Helper()
+	snap, closeState := openState(tb, dir)
+	defer closeState()
+	all := map[string]string{}
+	err := snap.EachRow(func(key, value []byte) error {
 		all[string(key)] = string(value)
 		return nil
-	}), snap.Close())
+	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return all
 }
@@ -117,7 +112,7 @@ func rows(t *testing.T, dir string) map[string]string {
 func TestReplayIntoRealm(t *testing.T) {
 	t.Parallel()
 	r := recordRealm(t)
-	n, root, dir := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()}), t.TempDir(), t.TempDir()
+	n, root, dir := newInstallation(t), t.TempDir(), t.TempDir()
 	store, err := dirstore.Open(root)
 	if err != nil {
 		t.Fatal(err)
@@ -130,28 +125,28 @@ func TestReplayIntoRealm(t *testing.T) {
 	if begun.Origin != (lifecycle.Origin{RealmID: folded.RealmID, Sequence: last.Sequence}) || begun.Sequence != last.Sequence+1 || begun.RealmID == folded.RealmID || begun.Revision != last.Revision {
 		t.Errorf("begun as %+v after %+v", begun, folded.Info)
 	}
-	a := &archived{t: t, n: n, dir: dir, root: root, store: store}
-	a.with(dir, nil, func(ctx context.Context) {
-		c := application(t, n)
-		if got := identities(ctx, t, c); !maps.Equal(got, r.objects) {
+	a := &archived{installation: n, dir: dir, root: root, store: store}
+	a.with(dir, nil, func() {
+		c := n.application()
+		if got := identities(a.Ctx, t, c); !maps.Equal(got, r.objects) {
 			t.Errorf("the realm has %v, want %v", got, r.objects)
 		}
-		all := events(ctx, t, n)
+		all := events(a.Ctx, t, n)
 		if len(all) < len(r.log) || strings.Join(all[:len(r.log)], "\n") != strings.Join(r.log, "\n") {
 			t.Errorf("the log of the realm is\n%s\nwant first\n%s", strings.Join(all, "\n"), strings.Join(r.log, "\n"))
 		}
 		for _, revision := range []uint64{1, last.Revision / 2, last.Revision} {
-			reader := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithRealm(realm))
-			for c, err := range reader.Log().Read(ctx, client.FromRevision(revision), client.Limit(1)) {
+			reader := n.as(bus.RoleReader)
+			for c, err := range reader.Log().Read(a.Ctx, client.FromRevision(revision), client.Limit(1)) {
 				if err != nil || c.GetFirstRevision() > revision {
 					t.Errorf("revision %d is read from %d on, %v", revision, c.GetFirstRevision(), err)
 				}
 			}
 		}
-		if err := creation(ctx, c.Conn(), uuid.Must(uuid.NewV7()), "new"); !errors.Is(err, lifecycle.ReasonServiceUnavailable) {
+		if err := creation(a.Ctx, c.Conn(), uuid.Must(uuid.NewV7()), "new"); !errors.Is(err, lifecycle.ReasonServiceUnavailable) {
 			t.Errorf("a creation in the paused realm: %v", err)
 		}
-		if d := verify(ctx, t, n).GetDifference(); d != "" {
+		if d := n.verify().GetDifference(); d != "" {
 			t.Errorf("the state differs from the log: %s", d)
 		}
 	})
@@ -172,15 +167,15 @@ func TestReplayIntoRealm(t *testing.T) {
 	if changed != 4 || len(fold) > 0 {
 		t.Errorf("the state of the realm has %d more rows than the fold of the recording, and lacks %v", changed, fold)
 	}
-	a.with(dir, nil, func(ctx context.Context) {
-		if resumed, err := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Operations().Resume(ctx); !resumed || err != nil {
+	a.with(dir, nil, func() {
+		if resumed, err := n.as(bus.RoleOperator).Operations().Resume(a.Ctx); !resumed || err != nil {
 			t.Errorf("resumed: %t, %v", resumed, err)
 		}
-		testkit.WaitFor(t, ctx, "work to be published", func() bool {
-			s, err := testkit.JetStream(t, n, bus.RoleGraph).Stream(ctx, bus.WorkStream(realm))
+		testkit.WaitFor(t, a.Ctx, "work to be published", func() bool {
+			s, err := n.JS().Stream(a.Ctx, bus.WorkStream(realm))
 			return err == nil && s.CachedInfo().State.LastSeq > 0
 		})
-		o, err := application(t, n).Resource(configMaps, "a").Create(ctx, configMap("new"))
+		o, err := n.application().Resource(configMaps, "a").Create(a.Ctx, configMap("new"))
 		if err != nil || o.GetMetadata().GetResourceVersion() <= last.Revision+writer.LostAhead {
 			t.Errorf("created %v, %v; the last revision before was %d", o, err, last.Revision)
 		}
@@ -188,19 +183,19 @@ func TestReplayIntoRealm(t *testing.T) {
 
 	// The realm is recorded with its past, and replayed again.
 	var again recorded
-	a.with(t.TempDir(), nil, func(ctx context.Context) {
-		again = recorded{objects: identities(ctx, t, application(t, n)), log: events(ctx, t, n), file: record(t, n, 1)}
+	a.with(t.TempDir(), nil, func() {
+		again = recorded{objects: identities(a.Ctx, t, n.application()), log: events(a.Ctx, t, n), file: record(t, n, 1)}
 	})
-	other := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	other := newInstallation(t)
 	if _, second, err := again.begin(t, other, store); err != nil || second.Origin.RealmID != begun.RealmID {
 		t.Fatalf("begun as %+v, %v", second, err)
 	}
-	a = &archived{t: t, n: other, root: root, store: store}
-	a.with(t.TempDir(), nil, func(ctx context.Context) {
-		if got := identities(ctx, t, application(t, other)); !maps.Equal(got, again.objects) {
+	a = &archived{installation: other, root: root, store: store}
+	a.with(t.TempDir(), nil, func() {
+		if got := identities(a.Ctx, t, other.application()); !maps.Equal(got, again.objects) {
 			t.Errorf("the realm has %v, want %v", got, again.objects)
 		}
-		if all := events(ctx, t, other); len(all) < len(again.log) || strings.Join(all[:len(again.log)], "\n") != strings.Join(again.log, "\n") {
+		if all := events(a.Ctx, t, other); len(all) < len(again.log) || strings.Join(all[:len(again.log)], "\n") != strings.Join(again.log, "\n") {
 			t.Errorf("the log of the realm is\n%s\nwant first\n%s", strings.Join(all, "\n"), strings.Join(again.log, "\n"))
 		}
 	})
@@ -212,8 +207,8 @@ func TestReplayIntoRealmFails(t *testing.T) {
 	t.Parallel()
 	r := recordRealm(t)
 	ctx := testkit.Context(t)
-	n, root := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()}), t.TempDir()
-	js := testkit.JetStream(t, n, bus.RoleGraph)
+	n, root := newInstallation(t), t.TempDir()
+	js := n.JS()
 	store, err := dirstore.Open(root)
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +253,7 @@ func TestReplayIntoRealmFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	fresh := newInstallation(t)
 	empty := t.TempDir()
 	if store, err = dirstore.Open(empty); err != nil {
 		t.Fatal(err)

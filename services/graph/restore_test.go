@@ -19,7 +19,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/rpc"
@@ -35,13 +34,13 @@ import (
 )
 
 // identities returns the uids and revisions of all objects, by resource, namespace and name.
-func identities(ctx context.Context, t *testing.T, c *client.Client) map[string]string {
-	t.Helper()
+func identities(ctx context.Context, tb testing.TB, c *client.Client) map[string]string {
+	tb.Helper()
 	all := map[string]string{}
 	for _, r := range []client.Resource{configMaps, {Group: "coppice.dev", Plural: "kinds"}} {
 		for o, err := range c.Resource(r, "").List(ctx) {
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			m := o.GetMetadata()
 			all[r.Plural+"/"+m.GetNamespace()+"/"+m.GetName()] = fmt.Sprintf("%s@%d %v", m.GetUid(), m.GetResourceVersion(), m.GetDeletionTimestamp())
@@ -64,22 +63,21 @@ func creation(ctx context.Context, nc *nats.Conn, id uuid.UUID, name string) (er
 
 // restore restores the realm from the archive on a NATS server without data.
 func (a *archived) restore(last uint64) (begun origin.Begun) {
-	a.t.Helper()
-	ctx := testkit.Context(a.t)
-	dir := filepath.Join(a.t.TempDir(), "state")
-	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(a.t, a.dir).GetRealmId())}
-	if _, err := from.Fold(ctx, dir, last, state.Config{}); err != nil {
-		a.t.Fatal(err)
+	a.Helper()
+	dir := filepath.Join(a.TempDir(), "state")
+	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(a, a.dir).GetRealmId())}
+	if _, err := from.Fold(a.Ctx, dir, last, state.Config{}); err != nil {
+		a.Fatal(err)
 	}
-	a.n = testkit.StartNATS(a.t, natsd.Config{Dir: a.t.TempDir()})
+	a.installation = newInstallation(a.TB)
 	s, err := state.Open(dir, state.Config{})
 	if err != nil {
-		a.t.Fatal(err)
+		a.Fatal(err)
 	}
 	defer s.Close()
-	c := origin.Config{Conn: testkit.Conn(a.t, a.n, bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: a.store, By: "test"}
-	if begun, err = origin.Begin(ctx, s, c); err != nil {
-		a.t.Fatal(err)
+	c := origin.Config{Conn: a.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: a.store, By: "test"}
+	if begun, err = origin.Begin(a.Ctx, s, c); err != nil {
+		a.Fatal(err)
 	}
 	return begun
 }
@@ -97,8 +95,8 @@ func TestRestore(t *testing.T) {
 	var before map[string]string
 	func() {
 		ctx := testkit.Context(t)
-		s := serve(t, graphConn(t, a.n), a.dir, nil).writing(ctx)
-		c := application(t, a.n)
+		s := a.serve(a.dir, nil).writing()
+		c := a.application()
 		if err := creation(ctx, c.Conn(), id, "owner"); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +113,7 @@ func TestRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		before = identities(ctx, t, c)
-		s.stop(ctx)
+		s.Stop()
 	}()
 	a.segments()
 	last := checkpoint(t, a.dir)
@@ -124,28 +122,28 @@ func TestRestore(t *testing.T) {
 		t.Errorf("begun as %+v after %v", begun, last)
 	}
 	dir := t.TempDir()
-	paused := func(ctx context.Context) {
+	paused := func() {
 		t.Helper()
-		c := application(t, a.n)
-		if got := identities(ctx, t, c); !maps.Equal(got, before) {
+		c := a.application()
+		if got := identities(a.Ctx, t, c); !maps.Equal(got, before) {
 			t.Errorf("the restored realm has %v, want %v", got, before)
 		}
-		err := creation(ctx, c.Conn(), uuid.Must(uuid.NewV7()), "two")
+		err := creation(a.Ctx, c.Conn(), uuid.Must(uuid.NewV7()), "two")
 		if !errors.Is(err, lifecycle.ReasonServiceUnavailable) || !strings.Contains(err.Error(), "coppice realm resume") {
 			t.Errorf("a creation in the paused realm: %v", err)
 		}
-		if status, err := c.Status(ctx); err != nil || !status.GetPaused() || status.GetIdle() {
+		if status, err := c.Status(a.Ctx); err != nil || !status.GetPaused() || status.GetIdle() {
 			t.Errorf("status %v, %v: want paused, with work for the processor", status, err)
 		}
-		if queued, err := testkit.JetStream(t, a.n, bus.RoleGraph).Stream(ctx, bus.WorkStream(realm)); err != nil || queued.CachedInfo().State.LastSeq > 0 {
+		if queued, err := a.JS().Stream(a.Ctx, bus.WorkStream(realm)); err != nil || queued.CachedInfo().State.LastSeq > 0 {
 			t.Errorf("work was published while the realm was paused: %v", err)
 		}
 		var walked coppicev1.WalkReply
-		err = rpc.Call(ctx, testkit.Conn(t, a.n, bus.RoleScanner), bus.InternalSubject(realm, bus.OpWalk), nil, &coppicev1.WalkRequest{Resource: "configmaps", Limit: 10}, &walked)
+		err = rpc.Call(a.Ctx, a.Conn(bus.RoleScanner), bus.InternalSubject(realm, bus.OpWalk), nil, &coppicev1.WalkRequest{Resource: "configmaps", Limit: 10}, &walked)
 		if err != nil || len(walked.GetObjects().GetUids()) > 0 {
 			t.Errorf("the scanner walks the paused realm: %v, %v", &walked, err)
 		}
-		if d := verify(ctx, t, a.n).GetDifference(); d != "" {
+		if d := a.verify().GetDifference(); d != "" {
 			t.Errorf("the state differs from the log: %s", d)
 		}
 	}
@@ -153,27 +151,27 @@ func TestRestore(t *testing.T) {
 	a.with(dir, nil, paused)         // the pause outlasts the process,
 	a.with(t.TempDir(), nil, paused) // and is that of the realm
 
-	a.with(dir, nil, func(ctx context.Context) {
-		operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	a.with(dir, nil, func() {
+		operator := a.as(bus.RoleOperator)
 		for _, want := range []bool{true, false} {
-			if resumed, err := operator.Operations().Resume(ctx); resumed != want || err != nil {
+			if resumed, err := operator.Operations().Resume(a.Ctx); resumed != want || err != nil {
 				t.Errorf("resumed: %t, %v; want %t", resumed, err, want)
 			}
 		}
-		c := application(t, a.n)
-		if err := creation(ctx, c.Conn(), id, "owner"); !errors.Is(err, lifecycle.ReasonOutcomeUnknown) {
+		c := a.application()
+		if err := creation(a.Ctx, c.Conn(), id, "owner"); !errors.Is(err, lifecycle.ReasonOutcomeUnknown) {
 			t.Errorf("a command of the log that the realm continues: %v", err)
 		}
-		testkit.WaitFor(t, ctx, "work to be published", func() bool {
-			s, err := testkit.JetStream(t, a.n, bus.RoleGraph).Stream(ctx, bus.WorkStream(realm))
+		a.WaitFor("work to be published", func() bool {
+			s, err := a.JS().Stream(a.Ctx, bus.WorkStream(realm))
 			return err == nil && s.CachedInfo().State.LastSeq > 0
 		})
-		o, err := c.Resource(configMaps, "a").Create(ctx, configMap("two"))
+		o, err := c.Resource(configMaps, "a").Create(a.Ctx, configMap("two"))
 		if err != nil || o.GetMetadata().GetResourceVersion() <= last.GetRevision()+writer.LostAhead {
 			t.Errorf("created %v, %v; the last revision before was %d", o, err, last.GetRevision())
 		}
 	})
-	a.has(t.TempDir(), "child", "one", "two")
+	a.startsWith(t.TempDir(), "child", "one", "two")
 	if now := checkpoint(t, dir); string(now.GetRealmId()) != string(begun.RealmID[:]) {
 		t.Errorf("the realm has id %x, want %x", now.GetRealmId(), begun.RealmID)
 	}
@@ -192,43 +190,42 @@ func TestRestoreUpTo(t *testing.T) {
 	known := checkpoint(t, a.dir).GetRevision()
 	a.restore(until)
 	dir := t.TempDir()
-	a.has(dir, "one")
-	ctx := testkit.Context(t)
-	a.with(dir, nil, func(ctx context.Context) { // clients know revisions of commits that are gone
-		if err := resumes(ctx, t, application(t, a.n), known); !errors.Is(err, lifecycle.ReasonExpired) {
+	a.startsWith(dir, "one")
+	a.with(dir, nil, func() { // clients know revisions of commits that are gone
+		if err := resumes(a.Ctx, t, a.application(), known); !errors.Is(err, lifecycle.ReasonExpired) {
 			t.Errorf("a watch from revision %d, which the restored realm has not had: %v", known, err)
 		}
 	})
-	if err := origin.CheckNew(ctx, testkit.Conn(t, a.n, bus.RoleGraph), realm); !errors.Is(err, origin.ErrExists) {
+	if err := origin.CheckNew(a.Ctx, a.Conn(bus.RoleGraph), realm); !errors.Is(err, origin.ErrExists) {
 		t.Errorf("a restore over a realm: %v", err)
 	}
 	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
-	_, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 1000, state.Config{})
+	_, err := from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 1000, state.Config{})
 	var gap *bootstrap.GapError
 	if !errors.As(err, &gap) || gap.Last != 1000 || gap.Before != (bootstrap.Range{First: gap.First - 1, Last: gap.First - 1}) || gap.Behind != (bootstrap.Range{}) {
 		t.Errorf("a restore of commits that do not exist: %v", err)
 	}
 	// Without the first segment, the snapshot after "two" is the first state that can be restored.
 	name := func(n archive.Name) bool { return n.Kind == archive.Segment && n.Realm == from.Realm && n.First == 1 }
-	for e, err := range a.store.List(ctx, "") {
+	for e, err := range a.store.List(a.Ctx, "") {
 		if n, ok := archive.ParseName(e.Name); err == nil && ok && name(n) {
-			err = a.store.Delete(ctx, e.Name)
+			err = a.store.Delete(a.Ctx, e.Name)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 1, state.Config{})
+	_, err = from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 1, state.Config{})
 	only := checkpoint(t, a.dir).GetSequence()
 	if want := (bootstrap.GapError{Archive: a.store.String(), First: 1, Last: 1, Behind: bootstrap.Range{First: only, Last: only}}); !errors.As(err, &gap) || *gap != want {
 		t.Errorf("a restore of a commit that was pruned: %v, want %v", err, want.Error())
 	}
 	for last, want := range map[uint64]bool{0: true, 1: false, only - 1: false, only: true, only + 1: false} {
-		if err := from.Has(ctx, last); (err == nil) != want {
+		if err := from.Has(a.Ctx, last); (err == nil) != want {
 			t.Errorf("before a restore up to commit %d: %v", last, err)
 		}
 	}
-	if _, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), only, state.Config{}); err != nil {
+	if _, err := from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), only, state.Config{}); err != nil {
 		t.Errorf("a restore of the commit that the error names: %v", err)
 	}
 }
@@ -241,17 +238,16 @@ func TestScrubOfRestoredRealm(t *testing.T) {
 	a.creates("one")
 	a.segments()
 	a.restore(0)
-	a.has(t.TempDir(), "one")
-	ctx := testkit.Context(t)
-	log, err := eventlog.Open(ctx, testkit.JetStream(t, a.n, bus.RoleGraph), realm, 1, eventlog.NewKeys(testkit.Secrets(), realm))
+	a.startsWith(t.TempDir(), "one")
+	log, err := eventlog.Open(a.Ctx, a.JS(), realm, 1, eventlog.NewKeys(testkit.Secrets(), realm))
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, first, err := log.Last(ctx)
+	last, first, err := log.Last(a.Ctx)
 	if err != nil || first != checkpoint(t, a.dir).GetPosition()+1 {
 		t.Fatalf("the stream begins at %d, %v", first, err)
 	}
-	if done, err := replay.NewScrub(log, first).Step(ctx, last); err != nil || !done {
+	if done, err := replay.NewScrub(log, first).Step(a.Ctx, last); err != nil || !done {
 		t.Errorf("read up to %d: %t, %v", last, done, err)
 	}
 }
@@ -260,7 +256,7 @@ func TestScrubOfRestoredRealm(t *testing.T) {
 func TestScrubOfHoleAtEnd(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	js := newInstallation(t).JS()
 	c := bus.LogConfig(realm, 1)
 	c.DenyDelete = false
 	stream, err := js.CreateStream(ctx, c)
@@ -319,7 +315,7 @@ func TestRestoredWithoutArchive(t *testing.T) {
 	a.creates("one")
 	a.segments()
 	a.restore(0)
-	err := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = time.Second }).wait(testkit.Context(t))
+	err := a.serve(t.TempDir(), func(c *graph.Config) { c.LeaseTTL = time.Second }).Wait()
 	if err == nil || !strings.Contains(err.Error(), "--archive") {
 		t.Errorf("got %v", err)
 	}
@@ -336,7 +332,7 @@ func TestRestoreFails(t *testing.T) {
 	a.segments()
 	ctx := testkit.Context(t)
 	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
-	begin := func(n *natsd.Server, store archive.Store, meanwhile func() error) error {
+	begin := func(n *installation, store archive.Store, meanwhile func() error) error {
 		dir := filepath.Join(t.TempDir(), "state")
 		if _, err := from.Fold(ctx, dir, 0, state.Config{}); err != nil {
 			t.Fatal(err)
@@ -352,22 +348,22 @@ func TestRestoreFails(t *testing.T) {
 			}
 			return nil
 		}}
-		_, err = origin.Begin(ctx, s, origin.Config{Conn: testkit.Conn(t, n, bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: during, By: "test"})
+		_, err = origin.Begin(ctx, s, origin.Config{Conn: n.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: during, By: "test"})
 		return err
 	}
-	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	n := newInstallation(t)
 	if err := begin(n, a.store, func() error { return errNoRoom }); !errors.Is(err, errNoRoom) {
 		t.Errorf("without room in the archive: %v", err)
 	}
-	if last := lastOf(t, testkit.JetStream(t, n, bus.RoleGraph)); last > 0 {
+	if last := lastOf(t, n.JS()); last > 0 {
 		t.Errorf("the log has %d messages", last)
 	}
-	a.n, a.dir = n, t.TempDir()
+	a.installation, a.dir = n, t.TempDir()
 	err := begin(n, a.store, sync.OnceValue(func() error { a.creates("another"); return nil }))
 	if !errors.Is(err, origin.ErrExists) {
 		t.Errorf("a realm that exists was continued: %v", err)
 	}
-	fresh := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	fresh := newInstallation(t)
 	if err := begin(fresh, a.store, func() error { return nil }); err != nil {
 		t.Error(err)
 	}

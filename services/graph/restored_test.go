@@ -11,7 +11,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -20,13 +19,13 @@ import (
 )
 
 // resumes resumes a watch behind a revision, and returns the error that ends it.
-func resumes(ctx context.Context, t *testing.T, c *client.Client, revision uint64) error {
-	t.Helper()
+func resumes(ctx context.Context, tb testing.TB, c *client.Client, revision uint64) error {
+	tb.Helper()
 	for e, err := range c.Resource(configMaps, "a").Watch(ctx, client.FromRevision(revision)) {
 		if err != nil {
 			return err
 		}
-		t.Logf("the watch from revision %d gets %v", revision, e)
+		tb.Logf("the watch from revision %d gets %v", revision, e)
 	}
 	return errors.New("the watch has ended")
 }
@@ -36,29 +35,28 @@ func resumes(ctx context.Context, t *testing.T, c *client.Client, revision uint6
 // that is recorded.
 func TestRestoredLog(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
 	server, dir := t.TempDir(), t.TempDir()
 	run(t, server, dir, creating(t, "one"))
 	backup := copyOf(t, server)
 	run(t, server, dir, creating(t, "two", "three"))
 	known := checkpoint(t, dir).GetRevision()
 
-	n := testkit.StartNATS(t, natsd.Config{Dir: backup})
-	end := uint64(lastOf(t, testkit.JetStream(t, n, bus.RoleGraph)))
+	n := installationIn(t, backup)
+	end := uint64(lastOf(t, n.JS()))
 	restored := func(sequence uint64) func(*graph.Config) {
 		return func(c *graph.Config) { c.Restored = map[string]uint64{realm: sequence} }
 	}
 	fresh := t.TempDir()
-	err := serve(t, graphConn(t, n), fresh, restored(end+2)).wait(ctx)
+	err := n.serve(fresh, restored(end+2)).Wait()
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log ends at sequence %d", end)) {
 		t.Errorf("with a sequence behind the end: %v", err)
 	}
 	registry := prometheus.NewRegistry()
-	s := serve(t, graphConn(t, n), fresh, func(c *graph.Config) { restored(end)(c); c.Registry = registry }).writing(ctx)
-	c := application(t, n)
+	s := n.serve(fresh, func(c *graph.Config) { restored(end)(c); c.Registry = registry }).writing()
+	c := n.application()
 	revision := func(name string) uint64 {
 		t.Helper()
-		o, err := c.Resource(configMaps, "a").Create(ctx, configMap(name))
+		o, err := c.Resource(configMaps, "a").Create(n.Ctx, configMap(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,49 +66,48 @@ func TestRestoredLog(t *testing.T) {
 	if first <= known+1<<30 {
 		t.Errorf("the restored log continues at revision %d, and clients know %d", first, known)
 	}
-	if err := resumes(ctx, t, c, known); !errors.Is(err, lifecycle.ReasonExpired) {
+	if err := resumes(n.Ctx, t, c, known); !errors.Is(err, lifecycle.ReasonExpired) {
 		t.Errorf("a watch from revision %d: %v", known, err)
 	}
-	reader := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
-	if _, err := reader.At(ctx, client.Moment{Revision: known}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), "was lost") {
+	reader := n.as(bus.RoleOperator)
+	if _, err := reader.At(n.Ctx, client.Moment{Revision: known}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), "was lost") {
 		t.Errorf("the past at revision %d: %v", known, err)
 	}
 	for _, revision := range []uint64{first, first - 1} { // the second is that of a list before the first change
-		if _, err := reader.At(ctx, client.Moment{Revision: revision}); err != nil {
+		if _, err := reader.At(n.Ctx, client.Moment{Revision: revision}); err != nil {
 			t.Errorf("the past at revision %d: %v", revision, err)
 		}
 	}
-	if events := realmEvents(ctx, t, n); len(events) != 1 || events[0].Type != "LossAccepted" || !strings.Contains(events[0].Detail, fmt.Sprintf("a backup that ends at sequence %d", end)) {
+	if events := realmEvents(n.Ctx, t, n); len(events) != 1 || events[0].Type != "LossAccepted" || !strings.Contains(events[0].Detail, fmt.Sprintf("a backup that ends at sequence %d", end)) {
 		t.Errorf("the log records %+v", events)
 	}
 	if counted := metric(t, registry, "coppice_graph_events_total"); counted > 10 {
 		t.Errorf("the service counts %v events", counted)
 	}
-	s.stop(ctx)
+	s.Stop()
 	for what, dir := range map[string]string{"again": fresh, "another replica": t.TempDir()} {
-		s := serve(t, graphConn(t, n), dir, restored(end)).writing(ctx)
+		s := n.serve(dir, restored(end)).writing()
 		if r := revision("five-" + strings.Fields(what)[0]); r > first+10 {
 			t.Errorf("%s: a later start continues at revision %d, after %d", what, r, first)
 		}
-		s.stop(ctx)
+		s.Stop()
 	}
 }
 
 // restoredAs starts a graph service on a copy of a log, and returns the revision of an object that it creates.
-func restoredAs(t *testing.T, server, dir string, behind func(*attacker), configure func(c *graph.Config, end uint64)) uint64 {
-	t.Helper()
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: copyOf(t, server)})
-	end := uint64(lastOf(t, testkit.JetStream(t, n, bus.RoleGraph)))
-	behind(newAttacker(ctx, t, n))
-	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+func restoredAs(tb testing.TB, server, dir string, behind func(*attacker), configure func(c *graph.Config, end uint64)) uint64 {
+	tb.Helper()
+	n := installationIn(tb, copyOf(tb, server))
+	end := uint64(lastOf(tb, n.JS()))
+	behind(newAttacker(n.Ctx, tb, n))
+	s := n.serve(dir, func(c *graph.Config) {
 		c.Restored = map[string]uint64{realm: end}
 		configure(c, end)
-	}).writing(ctx)
-	defer s.stop(ctx)
-	o, err := application(t, n).Resource(configMaps, "a").Create(ctx, configMap("new"))
+	}).writing()
+	defer s.Stop()
+	o, err := n.application().Resource(configMaps, "a").Create(n.Ctx, configMap("new"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return o.GetMetadata().GetResourceVersion()
 }
@@ -163,23 +160,22 @@ func TestPastOfRestoredRealm(t *testing.T) {
 	a.segments()
 	begun := a.restore(0)
 	a.dir = t.TempDir()
-	ctx := testkit.Context(t)
-	s, reader := a.past(ctx, a.store, history.Limits{})
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	if _, err := operator.Operations().Resume(ctx); err != nil {
+	s, reader := a.past(a.store, history.Limits{})
+	operator := a.as(bus.RoleOperator)
+	if _, err := operator.Operations().Resume(a.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	a.revisions(ctx, "three")
+	a.revisions("three")
 	id := fmt.Sprintf("realm id %x", begun.Origin.RealmID)
-	_, err := reader.At(ctx, client.Moment{Revision: begun.Revision})
+	_, err := reader.At(a.Ctx, client.Moment{Revision: begun.Revision})
 	if !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), id) || !strings.Contains(err.Error(), "coppice realm restore --to") {
 		t.Errorf("a revision before the restore: %v", err)
 	}
-	if past, err := reader.At(ctx, client.Moment{Revision: begun.Continues}); err != nil || !strings.Contains(identitiesOf(ctx, t, past), "two:") {
+	if past, err := reader.At(a.Ctx, client.Moment{Revision: begun.Continues}); err != nil || !strings.Contains(identitiesOf(a.Ctx, t, past), "two:") {
 		t.Errorf("the first revision of the restored realm: %v", err)
 	}
-	if _, err := operator.Operations().Verify(ctx, client.FromFirstCommit(true)); !errors.Is(err, client.ErrBadRequest) || !strings.Contains(err.Error(), id) {
+	if _, err := operator.Operations().Verify(a.Ctx, client.FromFirstCommit(true)); !errors.Is(err, client.ErrBadRequest) || !strings.Contains(err.Error(), id) {
 		t.Errorf("verified from the first commit: %v", err)
 	}
-	s.stop(ctx)
+	s.Stop()
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 )
@@ -26,10 +26,10 @@ func TestRetentionCrash(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			b := newBounded(t)
-			nc := graphConn(t, b.n)
+			nc := b.connect()
 			var armed atomic.Bool
 			crashed := make(chan struct{})
-			b.conns = &nc
+			b.nc = &nc
 			b.start(b.store, func(c *graph.Config) {
 				c.LeaseTTL = 5 * time.Second // which the next process waits for
 				c.Failpoint = func(at string) {
@@ -42,54 +42,54 @@ func TestRetentionCrash(t *testing.T) {
 			})
 			b.cut(1)
 			armed.Store(true)
-			short, cancel := context.WithCancel(b.ctx)
+			short, cancel := context.WithCancel(b.Ctx)
 			defer cancel()
 			go func() {
 				select {
 				case <-crashed:
 					cancel()
-				case <-b.ctx.Done():
+				case <-b.Ctx.Done():
 				}
 			}()
 			doubtful := ""
 			for doubtful == "" {
 				doubtful, _ = b.tries(short, 4*time.Minute)
 				// As in cut, a writer that is faster than the archiver is not what is tested.
-				testkit.WaitFor(t, b.ctx, "room for more commits, or the crash", func() bool { return short.Err() != nil || b.extent().Bytes < retained/8*7 })
+				b.WaitFor("room for more commits, or the crash", func() bool { return short.Err() != nil || b.extent().Bytes < retained/8*7 })
 			}
-			b.s.cancel()
-			<-b.s.ended // with any error: it was cut off
+			b.s.Cancel()
+			_ = b.s.Wait() // with any error: it was cut off
 			e, a := b.extent(), b.announced()
 			if a.Position+1 < e.First || step == archiver.FailAnnounced && a.Position < e.First || step == archiver.FailCut && a.Position+1 != e.First {
 				t.Errorf("the stream has %+v, and was cut as %+v", e, a)
 			}
-			s := b.serve(b.dir, b.store, func(c *graph.Config) { c.Registry = nil }).writing(b.ctx)
-			c := application(t, b.n)
+			s := b.serve(b.dir, b.store, func(c *graph.Config) { c.Registry = nil }).writing()
+			c := b.application()
 			if err := settled(func() error {
-				_, err := c.Resource(configMaps, "a").Create(b.ctx, configMap(doubtful))
+				_, err := c.Resource(configMaps, "a").Create(b.Ctx, configMap(doubtful))
 				return err
 			}); err != nil && !errors.Is(err, client.ErrAlreadyExists) {
 				t.Fatal(err)
 			}
 			b.names = append(b.names, doubtful)
 			b.cut(e.First)
-			if v := verify(b.ctx, t, b.n); v.GetDifference() != "" {
+			if v := b.verify(); v.GetDifference() != "" {
 				t.Errorf("the state differs from the log: %s", v.GetDifference())
 			}
 			b.complete()
 			if out := b.out.String(); strings.Contains(out, "damaged") {
 				t.Errorf("the cut is taken for damage: %s", out)
 			}
-			s.stop(b.ctx)
+			s.Stop()
 		})
 	}
 }
 
 // complete checks that the log, with its archive, has every object that was created.
 func (b *bounded) complete() {
-	b.t.Helper()
-	if objects := b.history(b.operator().Log().Read(b.ctx, client.FromRevision(1))); objects != len(b.names) {
-		b.t.Errorf("the history has %d objects, want %d", objects, len(b.names))
+	b.Helper()
+	if objects := b.history(b.as(bus.RoleOperator).Log().Read(b.Ctx, client.FromRevision(1))); objects != len(b.names) {
+		b.Errorf("the history has %d objects, want %d", objects, len(b.names))
 	}
 }
 
@@ -107,17 +107,17 @@ func TestRetentionWhileArchiveFails(t *testing.T) {
 	}}
 	b.start(store, nil)
 	b.cut(1)
-	failures := counted(t, b.registry, "coppice_graph_archive_failures_total")
+	failures := metric(t, b.registry, "coppice_graph_archive_failures_total")
 	full.Store(true)
 	b.writes(4 * time.Minute)
-	testkit.WaitFor(t, b.ctx, "the archive to fail", func() bool { return counted(t, b.registry, "coppice_graph_archive_failures_total") > failures })
+	b.WaitFor("the archive to fail", func() bool { return metric(t, b.registry, "coppice_graph_archive_failures_total") > failures })
 	for b.extent().Bytes <= retained {
 		b.writes(4 * time.Minute)
 	}
 	first := b.extent().First
-	operator := b.operator()
-	testkit.WaitFor(t, b.ctx, "warnings of the archive and of the log", func() bool {
-		warnings, err := operator.Warnings(b.ctx, "")
+	operator := b.as(bus.RoleOperator)
+	b.WaitFor("warnings of the archive and of the log", func() bool {
+		warnings, err := operator.Warnings(b.Ctx, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,9 +136,9 @@ func TestRetentionWhileArchiveFails(t *testing.T) {
 		t.Errorf("while the archive failed the log was cut: it has %+v, and began at %d", e, first)
 	}
 	full.Store(false)
-	testkit.WaitFor(t, b.ctx, "the log to be within its retention", func() bool { return b.extent().Bytes <= retained/2 })
+	b.WaitFor("the log to be within its retention", func() bool { return b.extent().Bytes <= retained/2 })
 	b.complete()
-	b.s.stop(b.ctx)
+	b.s.Stop()
 }
 
 // Commits with ids of commands that are kept stay in the stream, though it is larger than its
@@ -147,9 +147,9 @@ func TestRetentionKeepsIDs(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t)
 	b.start(b.store, nil)
-	id, _ := b.at(b.ctx)
+	id, _ := b.at()
 	verified := func() uint64 {
-		_, v, _, err := archive.NewestVerified(b.ctx, b.store, id)
+		_, v, _, err := archive.NewestVerified(b.Ctx, b.store, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,10 +176,10 @@ func TestRetentionKeepsIDs(t *testing.T) {
 	for range 3 {
 		b.writes(4 * time.Minute)
 	}
-	testkit.WaitFor(t, b.ctx, "the log to be cut by its age", func() bool {
+	b.WaitFor("the log to be cut by its age", func() bool {
 		e := b.extent()
 		return e.First > 1 && e.Bytes <= retained
 	})
 	b.complete()
-	b.s.stop(b.ctx)
+	b.s.Stop()
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/coppice-gc/coppice/client/restore"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -33,43 +32,42 @@ import (
 // commits of the last 3 minutes are never cut.
 type bounded struct {
 	*archived
-	ctx      context.Context
-	clock    *stepped
+	clock    *clock
 	registry *prometheus.Registry
-	out      *logged
+	out      *testkit.Output
 	log      *eventlog.Log
 	s        *service
-	conns    *conns   // of the graph service; nil for some of its own
+	nc       *conns   // of the graph service; nil for some of its own
 	names    []string // of the objects that were created
 	blank    bool     // the objects compress well
 }
 
 const retained = 1 << 20
 
-func newBounded(t *testing.T) *bounded {
-	t.Helper()
-	a := newArchived(t)
-	return &bounded{archived: a, ctx: testkit.Context(t), clock: &stepped{}, registry: prometheus.NewRegistry(), out: &logged{}}
+func newBounded(tb testing.TB) *bounded {
+	tb.Helper()
+	a := newArchived(tb)
+	return &bounded{archived: a, clock: &clock{}, registry: prometheus.NewRegistry(), out: &testkit.Output{}}
 }
 
 // start starts the graph service, and sets the retention.
 func (b *bounded) start(store archive.Store, change func(*graph.Config)) {
-	b.t.Helper()
-	b.s = b.serve(b.dir, store, change).writing(b.ctx)
+	b.Helper()
+	b.s = b.serve(b.dir, store, change).writing()
 	b.log = b.archived.log()
 	b.set("1MiB")
 }
 
 // serve starts a graph service in a directory.
 func (b *bounded) serve(dir string, store archive.Store, change func(*graph.Config)) *service {
-	b.t.Helper()
-	if b.conns == nil {
-		nc := graphConn(b.t, b.n)
-		b.conns = &nc
+	b.Helper()
+	if b.nc == nil {
+		nc := b.connect()
+		b.nc = &nc
 	}
-	nc := *b.conns
-	b.conns = nil
-	return serve(b.t, nc, dir, func(c *graph.Config) {
+	nc := *b.nc
+	b.nc = nil
+	return serve(b, nc, dir, func(c *graph.Config) {
 		b.clock.ahead(c)
 		c.Archive, c.ArchiveLimits, c.CheckLog = store, archiver.Limits{Interval: 2 * time.Millisecond, Pause: time.Millisecond}, 20*time.Millisecond
 		c.Log = slog.New(slog.NewTextHandler(b.out, nil))
@@ -93,33 +91,33 @@ func settled(command func() error) error {
 }
 
 // set sets the retention of the log.
-func (b *bounded) set(retention string) { b.setBy(b.operator(), retention) }
+func (b *bounded) set(retention string) { b.setBy(b.as(bus.RoleOperator), retention) }
 
 func (b *bounded) setBy(operator *client.Client, retention string) {
-	b.t.Helper()
+	b.Helper()
 	c := operator.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "")
 	err := settled(func() error {
-		_, err := c.Apply(b.ctx, &client.Object{
+		_, err := c.Apply(b.Ctx, &client.Object{
 			ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &client.ObjectMeta{Name: "settings"}, Spec: fmt.Appendf(nil, `{"logRetention":%q}`, retention),
 		})
 		return err
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 }
 
 // writes creates objects with 64 KiB in total, which do not compress, and lets time pass.
 func (b *bounded) writes(pass time.Duration) {
-	b.t.Helper()
-	if name, err := b.tries(b.ctx, pass); err != nil {
-		b.t.Fatalf("%s: %v", name, err)
+	b.Helper()
+	if name, err := b.tries(b.Ctx, pass); err != nil {
+		b.Fatalf("%s: %v", name, err)
 	}
 }
 
 // tries is writes, but returns an error, with the name of the object that may have been created or not.
 func (b *bounded) tries(ctx context.Context, pass time.Duration) (name string, err error) {
-	c := application(b.t, b.n).Resource(configMaps, "a")
+	c := b.application().Resource(configMaps, "a")
 	for range 4 {
 		content := make([]byte, 8<<10)
 		if !b.blank {
@@ -141,37 +139,37 @@ func (b *bounded) tries(ctx context.Context, pass time.Duration) (name string, e
 		}
 		b.names = append(b.names, o.GetMetadata().GetName())
 	}
-	b.clock.step(time.Duration(b.clock.by.Load()) + pass)
+	b.clock.Pass(pass)
 	return "", nil
 }
 
 // extent returns what the stream has.
 func (b *bounded) extent() eventlog.Extent {
-	b.t.Helper()
-	e, err := b.log.Extent(b.ctx)
+	b.Helper()
+	e, err := b.log.Extent(b.Ctx)
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	return e
 }
 
 // announced returns the last announcement of a cut.
 func (b *bounded) announced() eventlog.Announcement {
-	b.t.Helper()
-	a, err := b.log.Announced(b.ctx)
+	b.Helper()
+	a, err := b.log.Announced(b.Ctx)
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	return a
 }
 
 // cut writes until the stream begins behind a position, and checks that it stays within its retention.
 func (b *bounded) cut(behind uint64) {
-	b.t.Helper()
+	b.Helper()
 	for {
 		b.writes(4 * time.Minute)
 		// A writer that is faster than the archiver is not what is tested. Without a cut there is no room soon.
-		testkit.WaitFor(b.t, b.ctx, fmt.Sprintf("room for more commits, or the stream to begin after sequence %d", behind), func() bool {
+		b.WaitFor(fmt.Sprintf("room for more commits, or the stream to begin after sequence %d", behind), func() bool {
 			return b.extent().Bytes < retained/8*7
 		})
 		if b.extent().First > behind {
@@ -183,14 +181,14 @@ func (b *bounded) cut(behind uint64) {
 // history reads all commits, and returns how many config maps they created. It checks that none is missing
 // or repeated.
 func (b *bounded) history(commits iter.Seq2[client.LogCommit, error]) (objects int) {
-	b.t.Helper()
+	b.Helper()
 	read := 0
 	for c, err := range commits {
 		if err != nil {
-			b.t.Fatalf("after commit %d: %v", read, err)
+			b.Fatalf("after commit %d: %v", read, err)
 		}
 		if read++; c.GetSequence() != uint64(read) {
-			b.t.Fatalf("commit %d follows commit %d", c.GetSequence(), read-1)
+			b.Fatalf("commit %d follows commit %d", c.GetSequence(), read-1)
 		}
 		for _, e := range c.GetEvents() {
 			if e.GetCreated().GetNode().GetKind() == "ConfigMap" {
@@ -209,18 +207,18 @@ func TestRetention(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t)
 	b.start(b.store, nil)
-	operator := b.operator()
+	operator := b.as(bus.RoleOperator)
 	command := uuid.Must(uuid.NewV7())
 	for range 2 {
-		if err := creation(b.ctx, application(t, b.n).Conn(), command, "object-0000"); err != nil {
+		if err := creation(b.Ctx, b.application().Conn(), command, "object-0000"); err != nil {
 			t.Fatalf("a command and its repetition before a cut: %v", err)
 		}
 	}
 	b.names = []string{"object-0000"}
-	if _, err := testkit.JetStream(t, b.n, bus.RoleGraph).CreateConsumer(b.ctx, bus.LogStream(realm), jetstream.ConsumerConfig{Durable: "other", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+	if _, err := b.JS().CreateConsumer(b.Ctx, bus.LogStream(realm), jetstream.ConsumerConfig{Durable: "other", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
 		t.Fatal(err)
 	}
-	next, stop := iter.Pull2(operator.Log().Read(b.ctx, client.FromSequence(1), client.Follow(true)))
+	next, stop := iter.Pull2(operator.Log().Read(b.Ctx, client.FromSequence(1), client.Follow(true)))
 	defer stop()
 	first, err, ok := next()
 	if err != nil || !ok || first.GetSequence() != 1 {
@@ -229,14 +227,14 @@ func TestRetention(t *testing.T) {
 	for uint64(len(b.names))*(16<<10) < 4*retained {
 		b.cut(b.extent().First)
 	}
-	if err := creation(b.ctx, application(t, b.n).Conn(), command, "object-0000"); !errors.Is(err, lifecycle.ReasonOutcomeUnknown) {
+	if err := creation(b.Ctx, b.application().Conn(), command, "object-0000"); !errors.Is(err, lifecycle.ReasonOutcomeUnknown) {
 		t.Errorf("a command whose commit was cut is repeated: %v", err)
 	}
 	e := b.extent()
 	if a := b.announced(); e.Bytes > retained || a.Position+1 < e.First || e.Gaps > 0 {
 		t.Errorf("the stream has %+v, and was cut as %+v", e, a)
 	}
-	if objects := b.history(operator.Log().Read(b.ctx, client.FromRevision(1))); objects != len(b.names) {
+	if objects := b.history(operator.Log().Read(b.Ctx, client.FromRevision(1))); objects != len(b.names) {
 		t.Errorf("the history has %d objects, want %d", objects, len(b.names))
 	}
 	for at := uint64(2); at <= e.Last; at++ {
@@ -244,16 +242,16 @@ func TestRetention(t *testing.T) {
 			t.Fatalf("a follower gets %v, %v after commit %d", c.GetSequence(), err, at-1)
 		}
 	}
-	for _, err := range application(t, b.n).Resource(configMaps, "a").Watch(b.ctx, client.FromRevision(1)) {
+	for _, err := range b.application().Resource(configMaps, "a").Watch(b.Ctx, client.FromRevision(1)) {
 		if !errors.Is(err, client.ErrExpired) {
 			t.Errorf("a watch from revision 1: %v", err)
 		}
 		break
 	}
-	if v := verify(b.ctx, t, b.n); v.GetDifference() != "" || v.GetSnapshot() == 0 {
+	if v := b.verify(); v.GetDifference() != "" || v.GetSnapshot() == 0 {
 		t.Errorf("the state is verified as %v", v)
 	}
-	if v, err := operator.Operations().Verify(b.ctx, client.FromFirstCommit(true)); err != nil || v.GetDifference() != "" || v.GetSnapshot() != 0 || v.GetEvents() < uint64(len(b.names)) {
+	if v, err := operator.Operations().Verify(b.Ctx, client.FromFirstCommit(true)); err != nil || v.GetDifference() != "" || v.GetSnapshot() != 0 || v.GetEvents() < uint64(len(b.names)) {
 		t.Errorf("from the first commit on, the state is verified as %v, %v", v, err)
 	}
 	for name, want := range map[string]func(float64) bool{
@@ -266,11 +264,11 @@ func TestRetention(t *testing.T) {
 			t.Errorf("metric %s is %v", name, got)
 		}
 	}
-	b.s.stop(b.ctx)
+	b.s.Stop()
 	archives(t, b.out, b.registry)
-	s := b.serve(t.TempDir(), b.store, nil).writing(b.ctx)
-	has(b.ctx, t, application(t, b.n), b.names...)
-	s.stop(b.ctx)
+	s := b.serve(t.TempDir(), b.store, nil).writing()
+	b.has(b.names...)
+	s.Stop()
 }
 
 // If the newest verified snapshot is damaged, the log is cut again as soon as another one is verified,
@@ -281,9 +279,9 @@ func TestRetentionBehindDamagedSnapshot(t *testing.T) {
 	b.blank = true
 	b.start(b.store, nil)
 	b.cut(b.extent().First)
-	id, _ := b.at(b.ctx)
-	b.s.stop(b.ctx)
-	_, newest, ok, err := archive.NewestVerified(b.ctx, b.store, id)
+	id, _ := b.at()
+	b.s.Stop()
+	_, newest, ok, err := archive.NewestVerified(b.Ctx, b.store, id)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -291,7 +289,7 @@ func TestRetentionBehindDamagedSnapshot(t *testing.T) {
 	b.damage(name)
 	b.start(b.store, func(c *graph.Config) { c.Registry = prometheus.NewRegistry() })
 	b.cut(max(b.extent().First, newest.Position))
-	b.s.stop(b.ctx)
+	b.s.Stop()
 	if said := b.out.String(); !strings.Contains(said, "cannot be used, and is passed over") || !strings.Contains(said, name) {
 		t.Errorf("the log does not name the damaged snapshot %s", name)
 	}
@@ -302,36 +300,36 @@ func TestUndoAfterCut(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t)
 	b.start(b.store, nil)
-	collect(t, b.n)
-	objects := application(t, b.n).Resource(configMaps, "undone")
+	collect(t, b.installation)
+	objects := b.application().Resource(configMaps, "undone")
 	object := func(name string) *client.Object {
 		return &client.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &client.ObjectMeta{Name: name}}
 	}
-	owner, err := objects.Create(b.ctx, object("owner"))
+	owner, err := objects.Create(b.Ctx, object("owner"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b"} {
 		o := object(name)
 		o.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
-		if _, err := objects.Create(b.ctx, o); err != nil {
+		if _, err := objects.Create(b.Ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	alone, err := objects.Create(b.ctx, object("alone"))
+	alone, err := objects.Create(b.Ctx, object("alone"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := objects.Delete(b.ctx, "alone"); err != nil {
+	if _, err := objects.Delete(b.Ctx, "alone"); err != nil {
 		t.Fatal(err)
 	}
 	var reply client.Reply
-	if _, err := objects.Delete(b.ctx, "owner", client.ReplyInto(&reply)); err != nil {
+	if _, err := objects.Delete(b.Ctx, "owner", client.ReplyInto(&reply)); err != nil {
 		t.Fatal(err)
 	}
 	names := func() string {
 		var list []string
-		for o, err := range objects.List(b.ctx) {
+		for o, err := range objects.List(b.Ctx) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -339,55 +337,50 @@ func TestUndoAfterCut(t *testing.T) {
 		}
 		return strings.Join(list, " ")
 	}
-	testkit.WaitFor(t, b.ctx, "the end of the cascade", func() bool { return names() == "" })
+	testkit.WaitFor(t, b.Ctx, "the end of the cascade", func() bool { return names() == "" })
 	b.cut(b.extent().Last)
 
-	operator := b.operator()
+	operator := b.as(bus.RoleOperator)
 	b.setBy(operator, "1MiB") // as it is; the reply corrects the clock of this client
 	for _, r := range []restore.Request{{CascadeOf: reply.Revision}, {UIDs: []string{alone.GetMetadata().GetUid()}}} {
-		p, err := restore.Prepare(b.ctx, operator, r)
+		p, err := restore.Prepare(b.Ctx, operator, r)
 		if err != nil || len(p.Refusals) > 0 {
 			t.Fatalf("the plan to restore %+v: %+v, %v", r, p, err)
 		}
-		if err := p.Run(b.ctx, nil); err != nil {
+		if err := p.Run(b.Ctx, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if is := names(); is != "a alone b owner" {
 		t.Errorf("restored: %s", is)
 	}
-	owner, err = objects.Get(b.ctx, "owner")
+	owner, err = objects.Get(b.Ctx, "owner")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b"} {
-		if o, err := objects.Get(b.ctx, name); err != nil || len(o.GetMetadata().GetOwnerReferences()) != 1 || o.GetMetadata().GetOwnerReferences()[0].GetUid() != owner.GetMetadata().GetUid() {
+		if o, err := objects.Get(b.Ctx, name); err != nil || len(o.GetMetadata().GetOwnerReferences()) != 1 || o.GetMetadata().GetOwnerReferences()[0].GetUid() != owner.GetMetadata().GetUid() {
 			t.Errorf("%s: %v, %v", name, o, err)
 		}
 	}
 }
 
 // collect runs a processor until the test has ended.
-func collect(t *testing.T, n *natsd.Server) {
-	t.Helper()
-	p, err := processor.New(processor.Config{Conn: testkit.Conn(t, n, bus.RoleProcessor)})
+func collect(tb testing.TB, n *installation) {
+	tb.Helper()
+	p, err := processor.New(processor.Config{Conn: n.Conn(bus.RoleProcessor)})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(tb.Context())
 	ended := make(chan error)
 	go func() { ended <- p.Run(ctx) }()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
-}
-
-func (b *bounded) operator() *client.Client {
-	b.t.Helper()
-	return client.New(testkit.Conn(b.t, b.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
 }
 
 // An announcement of a cut up to a position that the stream does not have, because an earlier backup of it was restored, is

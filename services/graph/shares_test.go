@@ -20,19 +20,18 @@ import (
 // notice nothing but a delay: each creation that was acknowledged is there.
 func TestShares(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
+	n := installationOn(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
 	var realms []string
 	for i := range 6 {
 		realms = append(realms, fmt.Sprintf("realm-%d", i))
 	}
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	join := func(i int) *service {
-		return serve(t, graphConn(t, n), dirs[i], func(c *graph.Config) { c.Realms, c.LeaseTTL = realms, 10*time.Second })
+		return n.serve(dirs[i], func(c *graph.Config) { c.Realms, c.LeaseTTL = realms, 10*time.Second })
 	}
 	shares := func(want int, services ...*service) {
 		t.Helper()
-		testkit.WaitFor(t, ctx, fmt.Sprintf("each of %d services to write %d realms", len(services), want), func() bool {
+		n.WaitFor(fmt.Sprintf("each of %d services to write %d realms", len(services), want), func() bool {
 			for _, s := range services {
 				if strings.Count(s.Status(), ": writer\n") != want {
 					return false
@@ -44,16 +43,16 @@ func TestShares(t *testing.T) {
 	first, second := join(0), join(1)
 	shares(3, first, second)
 
-	writing, stop := context.WithCancel(ctx)
+	writing, stop := context.WithCancel(n.Ctx)
 	var wg sync.WaitGroup
 	counts := make([]int, len(realms))
 	clients := make([]*client.Client, len(realms))
 	for i, name := range realms {
-		clients[i] = client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithRealm(name), client.WithTimeout(time.Second))
+		clients[i] = n.as(bus.RoleApplication, client.WithRealm(name), client.WithTimeout(time.Second))
 		wg.Go(func() {
 			for writing.Err() == nil {
 				// An attempt is not ended with the context, so that its outcome is known.
-				if _, err := clients[i].Resource(configMaps, "a").Create(ctx, configMap(fmt.Sprint("c-", counts[i]))); err != nil {
+				if _, err := clients[i].Resource(configMaps, "a").Create(n.Ctx, configMap(fmt.Sprint("c-", counts[i]))); err != nil {
 					t.Errorf("realm %s: %v", name, err)
 					return
 				}
@@ -63,20 +62,20 @@ func TestShares(t *testing.T) {
 	}
 	third := join(2)
 	shares(2, first, second, third)
-	first.stop(ctx)
+	first.Stop()
 	shares(3, second, third)
 	stop()
 	wg.Wait()
 	for i, c := range clients {
-		n := 0
-		for _, err := range c.Resource(configMaps, "a").List(ctx) {
+		found := 0
+		for _, err := range c.Resource(configMaps, "a").List(n.Ctx) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n++
+			found++
 		}
-		if n != counts[i] || n == 0 {
-			t.Errorf("realm %s has %d objects, and %d were created", realms[i], n, counts[i])
+		if found != counts[i] || found == 0 {
+			t.Errorf("realm %s has %d objects, and %d were created", realms[i], found, counts[i])
 		}
 	}
 }
@@ -85,26 +84,25 @@ func TestShares(t *testing.T) {
 // write it: the deletion waits, and names the process.
 func TestDeletionWaits(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
-	silent := graphConn(t, n)
+	n := installationOn(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
+	silent := n.connect()
 	const ttl = 10 * testkit.Timeout // the lease lasts until the test ends it
 	dir := t.TempDir()
-	first := serve(t, silent, dir, func(c *graph.Config) { c.LeaseTTL, c.Instance = ttl, "the silent one" }).writing(ctx)
-	second := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = ttl })
-	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
+	first := serve(t, silent, dir, func(c *graph.Config) { c.LeaseTTL, c.Instance = ttl, "the silent one" }).writing()
+	second := n.serve(t.TempDir(), func(c *graph.Config) { c.LeaseTTL = ttl })
+	n.WaitFor("the second service to stand by", func() bool { return second.Ready() == nil })
 	silent.log.Close()
 	silent.answers.Close()
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Operations()
-	if _, err := operator.DeleteRealm(ctx, realm); !errors.Is(err, client.ErrBadRequest) {
+	operator := n.as(bus.RoleOperator).Operations()
+	if _, err := operator.DeleteRealm(n.Ctx, realm); !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("a deletion without an archive: %v", err)
 	}
-	if _, err := operator.DeleteRealm(ctx, realm, client.WithoutArchive(true)); err != nil {
+	if _, err := operator.DeleteRealm(n.Ctx, realm, client.WithoutArchive(true)); err != nil {
 		t.Fatal(err)
 	}
 	listed := func(deleted bool) *client.Realm {
 		t.Helper()
-		realms, err := operator.ListRealms(ctx, client.IncludeDeleted(deleted))
+		realms, err := operator.ListRealms(n.Ctx, client.IncludeDeleted(deleted))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,53 +111,52 @@ func TestDeletionWaits(t *testing.T) {
 		}
 		return realms[0]
 	}
-	testkit.WaitFor(t, ctx, "the deletion to say what it waits for", func() bool {
+	n.WaitFor("the deletion to say what it waits for", func() bool {
 		return strings.Contains(listed(false).GetWaiting(), "the graph service the silent one still writes the realm")
 	})
 	// This is what another process does when the lease of a silent one has expired.
-	bucket, err := testkit.JetStream(t, n, bus.RoleGraph).KeyValue(ctx, bus.LeaseBucket)
+	bucket, err := n.JS().KeyValue(n.Ctx, bus.LeaseBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bucket.Delete(ctx, bus.MemberKey(instance(t, dir))); err != nil {
+	if err := bucket.Delete(n.Ctx, bus.MemberKey(instance(t, dir))); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, ctx, "the deletion", func() bool { return listed(false) == nil })
+	n.WaitFor("the deletion", func() bool { return listed(false) == nil })
 	if r := listed(true); r.GetDeletedBy() != bus.RoleOperator || len(r.GetDeletedIds()) != 1 {
 		t.Errorf("the realm is listed as %v", r)
 	}
-	first.cancel()
+	first.Cancel()
 }
 
 // The list of realms is made again when its bucket is lost: the realms run on.
 func TestListIsLost(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
-	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Operations()
-	if _, err := operator.CreateRealm(ctx, "shop"); err != nil {
+	n := installationOn(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
+	s := n.serve(t.TempDir(), nil).writing()
+	operator := n.as(bus.RoleOperator).Operations()
+	if _, err := operator.CreateRealm(n.Ctx, "shop"); err != nil {
 		t.Fatal(err)
 	}
-	shop := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithRealm("shop"))
-	if _, err := shop.Resource(configMaps, "a").Create(ctx, configMap("before")); err != nil {
+	shop := n.as(bus.RoleApplication, client.WithRealm("shop"))
+	if _, err := shop.Resource(configMaps, "a").Create(n.Ctx, configMap("before")); err != nil {
 		t.Fatal(err)
 	}
-	if err := testkit.JetStream(t, n, bus.RoleGraph).DeleteKeyValue(ctx, bus.RealmBucket); err != nil {
+	if err := n.JS().DeleteKeyValue(n.Ctx, bus.RealmBucket); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, ctx, "the list", func() bool {
-		list, err := operator.ListRealms(ctx)
+	n.WaitFor("the list", func() bool {
+		list, err := operator.ListRealms(n.Ctx)
 		return err == nil && len(list) == 2
 	})
-	if _, err := shop.Resource(configMaps, "a").Create(ctx, configMap("after")); err != nil {
+	if _, err := shop.Resource(configMaps, "a").Create(n.Ctx, configMap("after")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := operator.CreateRealm(ctx, "instance"); !errors.Is(err, client.ErrBadRequest) && !errors.Is(err, client.ErrInvalid) {
+	if _, err := operator.CreateRealm(n.Ctx, "instance"); !errors.Is(err, client.ErrBadRequest) && !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a realm with the name of a file of graph services: %v", err)
 	}
-	if _, err := operator.ListRealms(ctx, make(client.ForNames, 1001)); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := operator.ListRealms(n.Ctx, make(client.ForNames, 1001)); !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("a list of 1,001 names: %v", err)
 	}
-	s.stop(ctx)
+	s.Stop()
 }

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
@@ -14,19 +12,14 @@ import (
 )
 
 // snapshotOf returns a snapshot of the state in a directory.
-func snapshotOf(t *testing.T, dir string) ([]byte, snapshot.Info) {
-	t.Helper()
-	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	snap := s.Snapshot()
-	defer snap.Close()
+func snapshotOf(tb testing.TB, dir string) ([]byte, snapshot.Info) {
+	tb.Helper()
+	snap, closeState := openState(tb, filepath.Join(dir, realm))
+	defer closeState()
 	var b bytes.Buffer
-	info, err := snapshot.Write(t.Context(), &b, snap, snapshot.WriteOptions{})
+	info, err := snapshot.Write(tb.Context(), &b, snap, snapshot.WriteOptions{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes(), info
 }
@@ -42,14 +35,12 @@ func TestStartFromSnapshot(t *testing.T) {
 	live, info := snapshotOf(t, dir)
 
 	func() {
-		n := testkit.StartNATS(t, natsd.Config{Dir: server})
-		js := testkit.JetStream(t, n, bus.RoleGraph)
+		n := installationIn(t, server)
+		js := n.JS()
 		if _, err := replay.Rebuild(testkit.Context(t), js.Conn(), realm, dir, testkit.Secrets()); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Shutdown(); err != nil {
-			t.Fatal(err)
-		}
+		n.shutdown()
 	}()
 	if replayed, _ := snapshotOf(t, dir); !bytes.Equal(replayed, live) {
 		t.Error("the snapshot of the replayed state is not that of the live one")
@@ -60,12 +51,10 @@ func TestStartFromSnapshot(t *testing.T) {
 	if _, err := snapshot.Build(testkit.Context(t), bytes.NewReader(live), filepath.Join(other, realm), stream, state.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	run(t, server, other, func(n *natsd.Server) {
-		ctx := testkit.Context(t)
-		c := application(t, n)
-		create(ctx, t, c, "five")
-		has(ctx, t, c, "five", "four", "one", "three", "two")
-		if v := verify(ctx, t, n); v.GetDifference() != "" || v.GetEvents() == 0 {
+	run(t, server, other, func(n *installation) {
+		n.create("five")
+		n.has("five", "four", "one", "three", "two")
+		if v := n.verify(); v.GetDifference() != "" || v.GetEvents() == 0 {
 			t.Errorf("verified: %v", v)
 		}
 	})

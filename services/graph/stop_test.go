@@ -20,16 +20,15 @@ import (
 // reach for a state that is closed.
 func TestStopWithRequestsQueued(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
+	server := newInstallation(t)
 	dir := t.TempDir()
 	request, err := rpc.Encode(&coppicev1.GetRequest{Names: []string{"absent"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc := testkit.Conn(t, server, bus.RoleApplication)
+	nc := server.Conn(bus.RoleApplication)
 	for range 3 {
-		s := serve(t, graphConn(t, server), dir, nil).writing(ctx)
+		s := server.serve(dir, nil).writing()
 		for range 1500 {
 			for _, verb := range []string{bus.VerbGet, bus.VerbResolve, bus.VerbWatch, bus.VerbList} {
 				subject := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: verb, Plural: "configmaps", Namespace: "a"}.Subject()
@@ -42,7 +41,7 @@ func TestStopWithRequestsQueued(t *testing.T) {
 		if err := nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		s.stop(ctx)
+		s.Stop()
 	}
 }
 
@@ -50,42 +49,40 @@ func TestStopWithRequestsQueued(t *testing.T) {
 // fold or rebuild it again.
 func TestStopOfStandby(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	writer := serve(t, graphConn(t, server), t.TempDir(), nil).writing(ctx)
-	one, err := application(t, server).Resource(configMaps, "a").Create(ctx, configMap("one"))
+	server := newInstallation(t)
+	writer := server.serve(t.TempDir(), nil).writing()
+	one, err := server.application().Resource(configMaps, "a").Create(server.Ctx, configMap("one"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir, registry := t.TempDir(), prometheus.NewRegistry()
-	standby := serve(t, graphConn(t, server), dir, func(c *graph.Config) { c.Registry = registry })
-	testkit.WaitFor(t, ctx, "the standby to follow the log", func() bool {
+	standby := server.serve(dir, func(c *graph.Config) { c.Registry = registry })
+	server.WaitFor("the standby to follow the log", func() bool {
 		return standby.Ready() == nil && metric(t, registry, "coppice_graph_revision") == float64(one.GetMetadata().GetResourceVersion())
 	})
-	standby.stop(ctx)
-	if is, want := checkpoint(t, dir).GetPosition(), uint64(lastOf(t, testkit.JetStream(t, server, bus.RoleGraph))); is != want {
+	standby.Stop()
+	if is, want := checkpoint(t, dir).GetPosition(), uint64(lastOf(t, server.JS())); is != want {
 		t.Errorf("after a stop the state of a standby is at %d, and the log ends at %d", is, want)
 	}
-	writer.stop(ctx)
+	writer.Stop()
 }
 
 // TestStopUnderLoad stops a service while requests arrive. The service must not crash, and
 // must answer each request or leave it to the client's timeout.
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
+	server := newInstallation(t)
 	dir := t.TempDir()
 	for range 3 {
-		s := serve(t, graphConn(t, server), dir, nil).writing(ctx)
-		load, end := context.WithCancel(ctx)
+		s := server.serve(dir, nil).writing()
+		load, end := context.WithCancel(server.Ctx)
 		done := make(chan struct{})
 		requests := make(chan struct{}, 1<<16)
 		const clients = 4
 		for range clients {
 			go func() {
 				defer func() { done <- struct{}{} }()
-				c := client.New(testkit.Conn(t, server, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
+				c := server.as(bus.RoleApplication, client.WithTimeout(testkit.Timeout))
 				objects := c.Resource(configMaps, "a")
 				answered := func(what string, err, want error) {
 					if load.Err() == nil && !errors.Is(err, want) {
@@ -109,12 +106,12 @@ func TestStopUnderLoad(t *testing.T) {
 			}()
 		}
 		for range 10 * clients {
-			testkit.Receive(t, ctx, "requests", requests)
+			testkit.Receive(t, server.Ctx, "requests", requests)
 		}
-		s.stop(ctx)
+		s.Stop()
 		end()
 		for range clients {
-			testkit.Receive(t, ctx, "a client's end", done)
+			testkit.Receive(t, server.Ctx, "a client's end", done)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -21,17 +20,16 @@ import (
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	registry := prometheus.NewRegistry()
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+	s := a.serve(a.dir, func(c *graph.Config) {
 		c.Archive, c.ArchiveLimits, c.Registry, c.CheckLog = a.store, soon, registry, soon.Interval
 		c.HasFree(func() uint64 { return 1 << 39 })
-	}).writing(ctx)
-	create(ctx, t, application(t, a.n), "first")
-	id, _ := a.at(ctx)
-	a.verified(ctx, id, 0, "a")
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	got, err := operator.Operations().Storage(ctx)
+	}).writing()
+	a.create("first")
+	id, _ := a.at()
+	a.verified(id, 0, "a")
+	operator := a.as(bus.RoleOperator)
+	got, err := operator.Operations().Storage(a.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,10 +41,10 @@ func TestStorage(t *testing.T) {
 		"coppice_graph_state_bytes": 1, "coppice_graph_log_bytes": 1, "coppice_graph_archive_bytes": 1,
 		"coppice_graph_log_cut_at_bytes": 1 << 29, "coppice_graph_disk_bytes": 1 << 40, "coppice_graph_disk_free_bytes": 1 << 39,
 	} {
-		testkit.WaitFor(t, ctx, name, func() bool { return metric(t, registry, name) >= least })
+		a.WaitFor(name, func() bool { return metric(t, registry, name) >= least })
 	}
-	s.stop(ctx)
-	bytes, entries, err := archive.Size(ctx, a.store, id)
+	s.Stop()
+	bytes, entries, err := archive.Size(a.Ctx, a.store, id)
 	if err != nil || bytes < int64(got.GetArchiveBytes()) && entries == int(got.GetArchiveEntries()) {
 		t.Errorf("the archive has %d bytes in %d entries, %v; %v were shown", bytes, entries, err, got)
 	}
@@ -60,7 +58,7 @@ func TestCutWaits(t *testing.T) {
 		c.ArchiveRetention = lifecycle.Retention{Bytes: 10 << 30, Age: 365 * 24 * time.Hour}
 	})
 	storage := func() *client.Storage {
-		s, err := b.operator().Operations().Storage(b.ctx)
+		s, err := b.as(bus.RoleOperator).Operations().Storage(b.Ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,27 +77,26 @@ func TestCutWaits(t *testing.T) {
 	if s := storage(); s.GetCutWaits() != "" {
 		t.Errorf("within its retention, the realm takes %v", s)
 	}
-	b.s.stop(b.ctx)
+	b.s.Stop()
 }
 
 // A warning says that the disk of the state is almost full, from 85% on.
 func TestDiskFilling(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	ctx := testkit.Context(t)
 	var free, looks atomic.Uint64
 	free.Store(1 << 40 / 100 * 16)
-	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+	s := a.serve(a.dir, func(c *graph.Config) {
 		c.CheckLog = soon.Interval
 		c.HasFree(func() uint64 {
 			looks.Add(1)
 			return free.Load()
 		})
-	}).writing(ctx)
-	create(ctx, t, application(t, a.n), "first")
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	}).writing()
+	a.create("first")
+	operator := a.as(bus.RoleOperator)
 	warned := func() bool {
-		warnings, err := operator.Warnings(ctx, "")
+		warnings, err := operator.Warnings(a.Ctx, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,11 +105,11 @@ func TestDiskFilling(t *testing.T) {
 		})
 	}
 	before := looks.Load()
-	testkit.WaitFor(t, ctx, "looks at the disk", func() bool { return looks.Load() > before+6 })
+	a.WaitFor("looks at the disk", func() bool { return looks.Load() > before+6 })
 	if warned() {
 		t.Error("a disk that is 84% full is warned of")
 	}
 	free.Store(1 << 40 / 100 * 14)
-	testkit.WaitFor(t, ctx, "a warning", warned)
-	s.stop(ctx)
+	a.WaitFor("a warning", warned)
+	s.Stop()
 }

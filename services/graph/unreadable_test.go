@@ -11,7 +11,6 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -21,44 +20,44 @@ import (
 )
 
 // unreadableFamily creates an owner with a finalizer and a dependent of it, and another object.
-func unreadableFamily(ctx context.Context, t *testing.T, c *client.Client) {
-	t.Helper()
+func unreadableFamily(ctx context.Context, tb testing.TB, c *client.Client) {
+	tb.Helper()
 	owner := configMap("bad")
 	owner.Metadata.Finalizers, owner.Metadata.Labels = []string{bus.ExampleFinalizer}, map[string]string{"app": "needle"}
 	owner, err := c.Resource(configMaps, "a").Create(ctx, owner)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	dependent := configMap("dependent")
 	if err := client.SetOwnerReference(owner, dependent); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if _, err := c.Resource(configMaps, "a").Create(ctx, dependent); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	create(ctx, t, c, "good")
+	create(ctx, tb, c, "good")
 }
 
 // malformedInLog appends a commit that gives the object a body that cannot be decoded. The last
 // commit of the log has one event.
-func malformedInLog(ctx context.Context, t *testing.T, n *natsd.Server, dir, name string) {
-	t.Helper()
+func malformedInLog(ctx context.Context, tb testing.TB, n *installation, dir, name string) {
+	tb.Helper()
 	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	snap := s.Snapshot()
 	node := snap.Node(snap.Lookup(snap.Kinds().Resource("configmaps"), "a", name))
 	if err := errors.Join(snap.Err(), snap.Close(), s.Close()); err != nil || node == nil {
-		t.Fatal(node, err)
+		tb.Fatal(node, err)
 	}
-	a := newAttacker(ctx, t, n)
+	a := newAttacker(ctx, tb, n)
 	last := a.last(ctx)
 	m := eventlog.Message{Sequence: last, Data: a.message(ctx, last)}
 	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(m)
 	commit, err := m.Open(new([]byte))
 	if foreign != "" || err != nil {
-		t.Fatal(foreign, err)
+		tb.Fatal(foreign, err)
 	}
 	h.Sequence, h.Previous, h.ID = h.Sequence+1, eventlog.Checksum(commit), [16]byte{14}
 	h.FirstRevision++
@@ -70,7 +69,7 @@ func malformedInLog(ctx context.Context, t *testing.T, n *natsd.Server, dir, nam
 	b.End(eventlog.CommandRef{}, nil)
 	sealed, err := eventlog.NewKeys(testkit.Secrets(), realm).Seal(b.Bytes(), last+1)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	a.publish(ctx, sealed)
 }
@@ -85,18 +84,17 @@ func unreadable(err error) bool {
 // deleted it and why.
 func TestUnreadableObject(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n, dir := testkit.NATS(t), t.TempDir()
-	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
-	app := application(t, n)
-	unreadableFamily(ctx, t, app)
-	s.stop(ctx)
-	malformedInLog(ctx, t, n, dir, "bad")
-	s = serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	n, dir := newInstallation(t), t.TempDir()
+	s := n.serve(dir, nil).writing()
+	app := n.application()
+	unreadableFamily(n.Ctx, t, app)
+	s.Stop()
+	malformedInLog(n.Ctx, t, n, dir, "bad")
+	s = n.serve(dir, nil).writing()
 	objects := app.Resource(configMaps, "a")
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	operator := n.as(bus.RoleOperator)
 	force := operator.Resource(configMaps, "a")
-	watching, stop := context.WithCancel(ctx)
+	watching, stop := context.WithCancel(n.Ctx)
 	synced, ended := make(chan struct{}), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(synced) })
 	go func() { // so that changes of config maps are recorded with their bodies
@@ -108,14 +106,14 @@ func TestUnreadableObject(t *testing.T) {
 		}
 	}()
 	defer func() { stop(); <-ended }()
-	testkit.Receive(t, ctx, "the watch", synced)
+	testkit.Receive(t, n.Ctx, "the watch", synced)
 	for name, do := range map[string]func() error{
-		"get":    func() error { _, err := objects.Get(ctx, "bad"); return err },
-		"patch":  func() error { _, err := objects.Patch(ctx, "bad", []byte(`{"data":{"a":"b"}}`)); return err },
-		"delete": func() error { _, err := objects.Delete(ctx, "bad"); return err },
-		"plan":   func() error { _, err := objects.Plan(ctx, []string{"bad"}); return err },
+		"get":    func() error { _, err := objects.Get(n.Ctx, "bad"); return err },
+		"patch":  func() error { _, err := objects.Patch(n.Ctx, "bad", []byte(`{"data":{"a":"b"}}`)); return err },
+		"delete": func() error { _, err := objects.Delete(n.Ctx, "bad"); return err },
+		"plan":   func() error { _, err := objects.Plan(n.Ctx, []string{"bad"}); return err },
 		"list": func() error {
-			for _, err := range objects.List(ctx) {
+			for _, err := range objects.List(n.Ctx) {
 				if err != nil {
 					return err
 				}
@@ -123,7 +121,7 @@ func TestUnreadableObject(t *testing.T) {
 			return nil
 		},
 		"remove a finalizer": func() error {
-			_, err := force.RemoveFinalizer(ctx, "bad", bus.ExampleFinalizer)
+			_, err := force.RemoveFinalizer(n.Ctx, "bad", bus.ExampleFinalizer)
 			return err
 		},
 	} {
@@ -131,39 +129,39 @@ func TestUnreadableObject(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if results, err := objects.DeleteBatch(ctx, []string{"bad", "good"}, client.DryRun(true)); err != nil || !unreadable(results[0].Err) || results[1].Err != nil {
+	if results, err := objects.DeleteBatch(n.Ctx, []string{"bad", "good"}, client.DryRun(true)); err != nil || !unreadable(results[0].Err) || results[1].Err != nil {
 		t.Errorf("deletion of two: %v, %v", results, err)
 	}
-	create(ctx, t, app, "another") // the writer still works
-	verified(ctx, t, n)
+	create(n.Ctx, t, app, "another") // the writer still works
+	verified(n.Ctx, t, n)
 
-	if _, err := objects.DeleteUnreadable(ctx, "bad", "a test"); !errors.Is(err, client.ErrForbidden) {
+	if _, err := objects.DeleteUnreadable(n.Ctx, "bad", "a test"); !errors.Is(err, client.ErrForbidden) {
 		t.Errorf("an application deletes an unreadable object: %v", err)
 	}
-	if _, err := force.DeleteUnreadable(ctx, "good", "a test"); !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), "it can be read") {
+	if _, err := force.DeleteUnreadable(n.Ctx, "good", "a test"); !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), "it can be read") {
 		t.Errorf("an object that can be read: %v", err)
 	}
-	if _, err := force.DeleteUnreadable(ctx, "bad", ""); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := force.DeleteUnreadable(n.Ctx, "bad", ""); !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("without a reason: %v", err)
 	}
 	var reply client.Reply
-	if _, err := force.DeleteUnreadable(ctx, "bad", "a test", client.DryRun(true)); err != nil {
+	if _, err := force.DeleteUnreadable(n.Ctx, "bad", "a test", client.DryRun(true)); err != nil {
 		t.Errorf("a dry run: %v", err)
 	}
-	if _, err := force.DeleteUnreadable(ctx, "bad", "a test", client.ReplyInto(&reply)); err != nil {
+	if _, err := force.DeleteUnreadable(n.Ctx, "bad", "a test", client.ReplyInto(&reply)); err != nil {
 		t.Fatal(err)
 	}
 	if said := strings.Join(reply.Warnings, "; "); !strings.Contains(said, bus.ExampleFinalizer) {
 		t.Errorf("the reply does not warn of the finalizer: %q", said)
 	}
-	if _, err := objects.Get(ctx, "bad"); !errors.Is(err, client.ErrNotFound) {
+	if _, err := objects.Get(n.Ctx, "bad"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("it was deleted: %v", err)
 	}
-	last, err := operator.Log().Last(ctx)
+	last, err := operator.Log().Last(n.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit, err := operator.Log().Commit(ctx, last)
+	commit, err := operator.Log().Commit(n.Ctx, last)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,106 +170,104 @@ func TestUnreadableObject(t *testing.T) {
 		events[0].Actor != bus.RoleOperator || events[0].Note != "a test" {
 		t.Errorf("the log has %+v", events)
 	}
-	verified(ctx, t, n)
-	s.stop(ctx)
-	rebuilt := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
-	has(ctx, t, app, "another", "dependent", "good") // no processor runs that would collect the dependent
-	rebuilt.stop(ctx)
+	verified(n.Ctx, t, n)
+	s.Stop()
+	rebuilt := n.serve(t.TempDir(), nil).writing()
+	has(n.Ctx, t, app, "another", "dependent", "good") // no processor runs that would collect the dependent
+	rebuilt.Stop()
 }
 
 // B8.2: if the log has a body that can be decoded, the object is not deleted; a rebuild repairs it.
 func TestUnreadableStateOnly(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n, dir := testkit.NATS(t), t.TempDir()
-	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
-	app := application(t, n)
-	unreadableFamily(ctx, t, app)
+	n, dir := newInstallation(t), t.TempDir()
+	s := n.serve(dir, nil).writing()
+	app := n.application()
+	unreadableFamily(n.Ctx, t, app)
 	// The last commit is that of the object: the present state is also that after this commit.
-	if _, err := app.Resource(configMaps, "a").Patch(ctx, "bad", []byte(`{"metadata":{"annotations":{"a":"b"}}}`)); err != nil {
+	if _, err := app.Resource(configMaps, "a").Patch(n.Ctx, "bad", []byte(`{"metadata":{"annotations":{"a":"b"}}}`)); err != nil {
 		t.Fatal(err)
 	}
-	s.stop(ctx)
+	s.Stop()
 	if err := statetest.Malform(filepath.Join(dir, realm), "needle"); err != nil {
 		t.Fatal(err)
 	}
-	s = serve(t, graphConn(t, n), dir, nil).writing(ctx)
-	if _, err := app.Resource(configMaps, "a").Get(ctx, "bad"); !unreadable(err) {
+	s = n.serve(dir, nil).writing()
+	if _, err := app.Resource(configMaps, "a").Get(n.Ctx, "bad"); !unreadable(err) {
 		t.Fatalf("the body is malformed: %v", err)
 	}
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm), client.WithTimeout(testkit.Timeout))
-	if _, err := operator.Resource(configMaps, "a").DeleteUnreadable(ctx, "bad", "a test"); !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), "coppice rebuild") {
+	operator := n.as(bus.RoleOperator, client.WithTimeout(testkit.Timeout))
+	if _, err := operator.Resource(configMaps, "a").DeleteUnreadable(n.Ctx, "bad", "a test"); !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), "coppice rebuild") {
 		t.Fatalf("the log can be read: %v", err)
 	}
-	s.stop(ctx)
-	s = serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
-	if _, err := app.Resource(configMaps, "a").Get(ctx, "bad"); err != nil {
+	s.Stop()
+	s = n.serve(t.TempDir(), nil).writing()
+	if _, err := app.Resource(configMaps, "a").Get(n.Ctx, "bad"); err != nil {
 		t.Errorf("after the rebuild: %v", err)
 	}
-	s.stop(ctx)
+	s.Stop()
 }
 
 // B8.1, B8.3: an unreadable object that is protected can be unprotected, and a policy that is
 // deleted protects it no more. While a policy may cover it, its labels are needed.
 func TestUnreadableProtected(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n, dir := testkit.NATS(t), t.TempDir()
-	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	n, dir := newInstallation(t), t.TempDir()
+	s := n.serve(dir, nil).writing()
+	operator := n.as(bus.RoleOperator)
 	policies, objects := operator.Resource(client.ParseResource("protectionpolicies.coppice.dev"), ""), operator.Resource(configMaps, "a")
 	policy := &coppicev1.Object{
 		ApiVersion: "coppice.dev/v1", Kind: "ProtectionPolicy", Metadata: &coppicev1.ObjectMeta{Name: "needles"},
 		Spec: []byte(`{"kind":"ConfigMap","selector":"app=needle","reason":"production"}`),
 	}
-	if _, err := policies.Create(ctx, policy); err != nil {
+	if _, err := policies.Create(n.Ctx, policy); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, ctx, "the policy to cover all objects", func() bool {
-		p, err := policies.Get(ctx, "needles")
+	testkit.WaitFor(t, n.Ctx, "the policy to cover all objects", func() bool {
+		p, err := policies.Get(n.Ctx, "needles")
 		return err == nil && bytes.Contains(p.GetStatus(), []byte(`"complete":true`))
 	})
-	unreadableFamily(ctx, t, application(t, n))
-	if _, err := objects.Protect(ctx, []string{"bad"}, "a test"); err != nil {
+	unreadableFamily(n.Ctx, t, n.application())
+	if _, err := objects.Protect(n.Ctx, []string{"bad"}, "a test"); err != nil {
 		t.Fatal(err)
 	}
-	s.stop(ctx)
-	malformedInLog(ctx, t, n, dir, "bad")
-	s = serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	s.Stop()
+	malformedInLog(n.Ctx, t, n, dir, "bad")
+	s = n.serve(dir, nil).writing()
 	protected := func(when string) {
 		t.Helper()
-		if _, err := objects.DeleteUnreadable(ctx, "bad", "a test"); !errors.Is(err, client.ErrForbidden) || !strings.Contains(err.Error(), "is protected by") {
+		if _, err := objects.DeleteUnreadable(n.Ctx, "bad", "a test"); !errors.Is(err, client.ErrForbidden) || !strings.Contains(err.Error(), "is protected by") {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
 	protected("protected by the operator and a policy")
-	if _, err := objects.Unprotect(ctx, []string{"bad"}, "a test"); !unreadable(err) {
+	if _, err := objects.Unprotect(n.Ctx, []string{"bad"}, "a test"); !unreadable(err) {
 		t.Errorf("the policy may cover the object: %v", err)
 	}
-	if _, err := objects.Protect(ctx, []string{"good"}, "a test"); err != nil {
+	if _, err := objects.Protect(n.Ctx, []string{"good"}, "a test"); err != nil {
 		t.Fatal(err)
 	}
 	for _, names := range [][]string{{"bad", "good"}, {"good", "bad"}} {
-		if _, err := objects.Plan(ctx, names, client.PlanUnprotect(true)); !unreadable(err) {
+		if _, err := objects.Plan(n.Ctx, names, client.PlanUnprotect(true)); !unreadable(err) {
 			t.Errorf("a plan for %v: %v", names, err)
 		}
 	}
-	if _, err := policies.Delete(ctx, "needles"); err != nil {
+	if _, err := policies.Delete(n.Ctx, "needles"); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, ctx, "the policy to be removed", func() bool {
-		_, err := policies.Get(ctx, "needles")
+	testkit.WaitFor(t, n.Ctx, "the policy to be removed", func() bool {
+		_, err := policies.Get(n.Ctx, "needles")
 		return errors.Is(err, client.ErrNotFound)
 	})
 	protected("protected by the operator")
-	if _, err := objects.Protect(ctx, []string{"bad"}, "another reason"); err != nil {
+	if _, err := objects.Protect(n.Ctx, []string{"bad"}, "another reason"); err != nil {
 		t.Errorf("another reason: %v", err)
 	}
-	if plan, err := objects.Plan(ctx, []string{"bad"}, client.PlanUnprotect(true)); err != nil || len(plan.Objects) != 1 {
+	if plan, err := objects.Plan(n.Ctx, []string{"bad"}, client.PlanUnprotect(true)); err != nil || len(plan.Objects) != 1 {
 		t.Errorf("the plan is %+v, %v", plan, err)
 	}
 	for range 2 { // B2.6: the second changes nothing
-		r, err := objects.Unprotect(ctx, []string{"bad"}, "a test")
+		r, err := objects.Unprotect(n.Ctx, []string{"bad"}, "a test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,9 +275,9 @@ func TestUnreadableProtected(t *testing.T) {
 			t.Errorf("the reply is %v, with the warnings %q", r[0].Object, said)
 		}
 	}
-	if _, err := objects.DeleteUnreadable(ctx, "bad", "a test"); err != nil {
+	if _, err := objects.DeleteUnreadable(n.Ctx, "bad", "a test"); err != nil {
 		t.Error(err)
 	}
-	verified(ctx, t, n)
-	s.stop(ctx)
+	verified(n.Ctx, t, n)
+	s.Stop()
 }

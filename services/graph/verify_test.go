@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 // A verification reads a log with more messages than a pull consumer buffers, and reads it
@@ -18,9 +16,8 @@ import (
 // dropped and read again.
 func TestVerifyIsNoSlowConsumer(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	server := testkit.NATS(t)
-	nc := graphConn(t, server)
+	server := newInstallation(t)
+	nc := server.connect()
 	var slow atomic.Int64
 	for _, c := range []*nats.Conn{nc.log, nc.answers} {
 		c.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -29,8 +26,8 @@ func TestVerifyIsNoSlowConsumer(t *testing.T) {
 			}
 		})
 	}
-	serve(t, nc, t.TempDir(), nil).writing(ctx)
-	c := application(t, server)
+	serve(t, nc, t.TempDir(), nil).writing()
+	c := server.application()
 	random := rand.NewChaCha8([32]byte{})
 	const n, size = 700, 4 << 10
 	for i := range n {
@@ -38,12 +35,12 @@ func TestVerifyIsNoSlowConsumer(t *testing.T) {
 		_, _ = random.Read(text)
 		o := configMap(fmt.Sprintf("c-%03d", i))
 		o.Spec = fmt.Appendf(nil, `{"text":%q}`, hex.EncodeToString(text))
-		if _, err := c.Resource(configMaps, "a").Create(ctx, o); err != nil {
+		if _, err := c.Resource(configMaps, "a").Create(server.Ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 3 {
-		if v := verify(ctx, t, server); v.GetDifference() != "" || v.GetEvents() < n {
+		if v := server.verify(); v.GetDifference() != "" || v.GetEvents() < n {
 			t.Errorf("verified: %v", v)
 		}
 	}

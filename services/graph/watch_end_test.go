@@ -20,14 +20,13 @@ import (
 // refusal, and a page of the objects.
 func TestWatchReplyEnds(t *testing.T) {
 	t.Parallel()
-	ctx := testkit.Context(t)
-	n := testkit.NATS(t)
+	n := newInstallation(t)
 	registry := prometheus.NewRegistry()
-	s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) {
+	s := n.serve(t.TempDir(), func(c *graph.Config) {
 		c.Registry, c.Heartbeat = registry, 20*time.Millisecond
-	}).writing(ctx)
-	create(ctx, t, application(t, n), "a")
-	nc := testkit.Conn(t, n, bus.RoleReader)
+	}).writing()
+	n.create("a")
+	nc := n.Conn(bus.RoleReader)
 	ask := func(plural string, r *coppicev1.WatchRequest) *nats.Subscription {
 		t.Helper()
 		sub, err := nc.SubscribeSync(nc.NewInbox())
@@ -65,8 +64,8 @@ func TestWatchReplyEnds(t *testing.T) {
 		t.Errorf("a page has %d messages", len(got))
 	}
 	watch := ask("configmaps", &coppicev1.WatchRequest{ChangesOnly: true})
-	testkit.WaitFor(t, ctx, "the watch", func() bool { return metric(t, registry, "coppice_graph_watches") == 1 })
-	s.stop(ctx)
+	n.WaitFor("the watch", func() bool { return metric(t, registry, "coppice_graph_watches") == 1 })
+	s.Stop()
 	got := rest(watch)
 	var last coppicev1.WatchBatch
 	if len(got) == 0 || proto.Unmarshal(got[len(got)-1].Data, &last) != nil || last.GetError().GetReason() != "ServiceUnavailable" {

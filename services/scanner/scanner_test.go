@@ -206,17 +206,8 @@ func (b *scanned) enqueued(n uint64) []string {
 // metric is the value of a metric of the realm, zero if there is none.
 func (b *scanned) metric(name string) float64 {
 	b.Helper()
-	families, err := b.registry.Gather()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			m := f.GetMetric()[0]
-			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	return 0
+	value, _ := testkit.Metric(b, b.registry, name)
+	return value
 }
 
 // A17: all kinds are walked, registered ones too, page by page, and dirty objects are

@@ -32,9 +32,7 @@ func TestSessionClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := r.Create(deployments, "default", named("web"))
-	if _, err := r.Resource(deployments, "default").Delete(r.Ctx, "web"); err != nil {
-		t.Fatal(err)
-	}
+	r.Delete(deployments, "default", "web")
 	pod := named("web-1", web)
 	pod.Metadata.Uid = uuid.NewString()
 	session := uuid.NewString()
@@ -66,9 +64,7 @@ func TestImportOfDeleted(t *testing.T) {
 		},
 		"expired": func(r *realm, _ string) {
 			options := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: []byte(`{"importIdle":"1s"}`)}
-			if _, err := r.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(r.Ctx, options); err != nil {
-				r.TB.Fatal(err)
-			}
+			r.Create(client.Resource{Group: "coppice.dev", Plural: "realms"}, "", options)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,9 +76,7 @@ func TestPlanned(t *testing.T) {
 		t.Fatalf("%v, %v", results, err)
 	}
 	r.Gone(pods, "shop", "b")
-	if _, err := r.Resource(pods, "shop").Delete(r.Ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
+	r.Delete(pods, "shop", "a")
 	// A plan of the remaining deletion has another hash.
 	if rest := r.plan("web"); rest.GetHash() == p.GetHash() || len(rest.GetObjects()) != 3 {
 		t.Errorf("then the plan is %v", rest)

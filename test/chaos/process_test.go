@@ -1,14 +1,12 @@
 package chaos_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,27 +22,9 @@ type process struct {
 	name           string
 	cmd            *exec.Cmd
 	stdin          io.WriteCloser
-	stdout, stderr output
+	stdout, stderr testkit.Output
 	orders         int
 	ended          chan struct{}
-}
-
-// output is what a process has written. It is safe for concurrent use.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // start starts a child. The child ends at the end of the test at the latest.

@@ -1,7 +1,6 @@
 package injury_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -52,29 +51,11 @@ const all = "all"
 type cluster struct {
 	*allinone.Stack
 
-	said *output
-}
-
-// output is what the services have logged.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
+	said *testkit.Output
 }
 
 func startCluster(ctx context.Context, dir string) (*cluster, error) {
-	said := &output{}
+	said := &testkit.Output{}
 	s, err := allinone.Start(ctx, allinone.Config{
 		Dir: dir, Servers: servers, Log: slog.New(slog.NewTextHandler(said, nil)),
 		Roles: []bus.Role{{Name: all, Core: true, Publish: []string{">"}, Subscribe: []string{">"}}},

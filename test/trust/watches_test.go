@@ -36,7 +36,10 @@ func TestWatchesEnd(t *testing.T) {
 			}})
 			open := func(want float64) {
 				t.Helper()
-				r.WaitFor(fmt.Sprintf("%v watches", want), func() bool { return gauge(t, registry, "coppice_graph_watches") == want })
+				r.WaitFor(fmt.Sprintf("%v watches", want), func() bool {
+					open, _ := testkit.Metric(t, registry, "coppice_graph_watches")
+					return open == want
+				})
 			}
 			watch := func(nc *nats.Conn) *nats.Subscription {
 				t.Helper()
@@ -81,24 +84,6 @@ func TestWatchesEnd(t *testing.T) {
 			open(0)
 		})
 	}
-}
-
-// gauge is the value of a gauge, all labels together.
-func gauge(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			sum += m.GetGauge().GetValue()
-		}
-	}
-	return sum
 }
 
 // If the server ends a watch or a reader of the log from time to time, the client

@@ -28,11 +28,6 @@ const realm = bus.DefaultRealm
 
 var durable = bus.FinalizerDurable(bus.ExampleFinalizer)
 
-// clock is a clock that a test moves.
-type clock struct{ ahead atomic.Int64 }
-
-func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
-
 // What the observer says follows a worker through its life: it appears, fails, tries again,
 // works, is done, and is gone.
 func TestWorkerIsObserved(t *testing.T) {
@@ -42,8 +37,8 @@ func TestWorkerIsObserved(t *testing.T) {
 	if err := bus.EnsureStreams(ctx, js, realm, 1); err != nil {
 		t.Fatal(err)
 	}
-	var time clock
-	o := New(js, realm, time.now)
+	var time testkit.Clock
+	o := New(js, realm, time.Now)
 	stop, err := o.Observe(js.Conn())
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +130,7 @@ func TestWorkerIsObserved(t *testing.T) {
 	saidIs(coppicev1.CallState_CALL_STATE_WORKING, "working since T")
 	close(fail)
 	is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_RETRYING)
-	if !is.Live || !strings.HasPrefix(is.Error, "the bucket is not empty") || strings.Contains(is.Error, "\n") || !is.Retry.After(time.now()) || is.Failed.IsZero() {
+	if !is.Live || !strings.HasPrefix(is.Error, "the bucket is not empty") || strings.Contains(is.Error, "\n") || !is.Retry.After(time.Now()) || is.Failed.IsZero() {
 		t.Errorf("after a failure: %+v", is)
 	}
 	failed := status()
@@ -172,7 +167,7 @@ func TestWorkerIsObserved(t *testing.T) {
 
 	end()
 	ended.Wait()
-	time.ahead.Store(int64(LiveFor + 1_000_000_000))
+	time.Set(LiveFor + 1_000_000_000)
 	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_SILENT); is.Live || is.Silent.IsZero() || !is.Answered {
 		t.Errorf("a minute after the worker has ended: %+v", is)
 	}

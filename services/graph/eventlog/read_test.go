@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,24 +18,6 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// lines is a log that is written by one goroutine and read by another.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A log is followed even if the stream has reached its limit of consumers. The reason why
 // that is slow is logged once.
 func TestFollowWithoutConsumers(t *testing.T) {
@@ -45,7 +26,7 @@ func TestFollowWithoutConsumers(t *testing.T) {
 	if _, err := b.js.CreateConsumer(b.ctx, bus.LogStream(realm), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
 		t.Fatal(err)
 	}
-	var said lines
+	var said testkit.Output
 	b.other.Report(slog.New(slog.NewTextHandler(&said, nil)))
 	for i := range byte(2) {
 		if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
