@@ -2,11 +2,9 @@ package api
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -15,17 +13,15 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
-	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
+	"github.com/coppice-gc/coppice/services/graph/writertest"
 )
 
 // heldLog is a log in memory whose appends wait for a token.
-type heldLog struct{ arrived, tokens chan struct{} }
-
-func (heldLog) Created() int64                              { return 1 }
-func (heldLog) Get(context.Context, uint64) ([]byte, error) { return nil, errors.New("not asked for") }
-func (heldLog) Holds() bool                                 { return true }
-func (heldLog) Lost() <-chan struct{}                       { return nil }
+type heldLog struct {
+	writertest.Log
+	arrived, tokens chan struct{}
+}
 
 func (l heldLog) Send(expected uint64, _ [16]byte, _ []byte) func(context.Context) (uint64, error) {
 	l.arrived <- struct{}{}
@@ -55,26 +51,9 @@ func (w waiter) Done() <-chan struct{} {
 func TestCollectionChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	st, err := state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := heldLog{arrived: make(chan struct{}, 100), tokens: make(chan struct{}, 100)}
-	ready := make(chan struct{})
-	w := writer.New(writer.Config{
-		Realm: "test", State: st, Log: log, Lease: log, MaxPayload: 1 << 20, Ready: func() { close(ready) },
-	})
-	writing, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(writing) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, st.Close()); err != nil {
-			t.Error(err)
-		}
-	})
 	log.tokens <- struct{}{}
-	testkit.Receive(t, ctx, "the writer to begin", ready)
+	w, st := writertest.Start(t, func(c *writer.Config) { c.Log = log })
 	for len(log.arrived) > 0 {
 		<-log.arrived
 	}

@@ -15,13 +15,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writertest"
 )
-
-// held is a lease that is never lost.
-type held struct{}
-
-func (held) Holds() bool           { return true }
-func (held) Lost() <-chan struct{} { return nil }
 
 // A process whose state has failed, and which is about to end, does not answer reads:
 // another may.
@@ -45,7 +40,7 @@ func TestFailedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := serve(t, func(s *server, q *request) {
-		w := &writerServer{server: s, w: Writer{Lease: held{}}}
+		w := &writerServer{server: s, w: Writer{Lease: writertest.Log{}}}
 		w.read(q, func(*state.Snapshot) (proto.Message, *lifecycle.Error) { return &coppicev1.ObjectsReply{}, nil })
 	})
 	b.server.State = s

@@ -2,13 +2,11 @@ package command_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -18,59 +16,28 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/command"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
+	"github.com/coppice-gc/coppice/services/graph/writertest"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// memory is a log that accepts every commit and is never read.
-type memory struct{}
-
-func (memory) Created() int64                              { return 1 }
-func (memory) Get(context.Context, uint64) ([]byte, error) { return nil, errors.New("not asked for") }
-func (memory) Holds() bool                                 { return true }
-func (memory) Lost() <-chan struct{}                       { return nil }
-
-func (memory) Send(expected uint64, _ [16]byte, _ []byte) func(context.Context) (uint64, error) {
-	return func(context.Context) (uint64, error) { return expected + 1, nil }
-}
-
-// bench is a writer on a state in memory.
-type bench struct {
-	t   *testing.T
+// commands are carried out by a writer on a state in memory.
+type commands struct {
+	testing.TB
 	ctx context.Context
 	s   *state.State
 	w   *writer.Writer
 }
 
-func start(t *testing.T) *bench {
+func start(t *testing.T) *commands {
 	t.Helper()
-	return startWith(t, func(*writer.Config) {})
+	return startWith(t, nil)
 }
 
-func startWith(t *testing.T, change func(*writer.Config)) *bench {
+func startWith(t *testing.T, change func(*writer.Config)) *commands {
 	t.Helper()
-	b := &bench{t: t, ctx: testkit.Context(t)}
-	var err error
-	if b.s, err = state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
-	ready := make(chan struct{})
-	c := writer.Config{
-		Realm: "test", State: b.s, Log: memory{}, Lease: memory{}, MaxPayload: 1 << 20, Ready: func() { close(ready) },
-	}
-	change(&c)
-	b.w = writer.New(c)
-	ctx, cancel := context.WithCancel(b.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- b.w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, b.s.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	testkit.Receive(t, b.ctx, "the writer to begin", ready)
-	return b
+	w, s := writertest.Start(t, change)
+	return &commands{t, testkit.Context(t), s, w}
 }
 
 type answer struct {
@@ -78,27 +45,27 @@ type answer struct {
 	refusal *lifecycle.Error
 }
 
-func (b *bench) do(w writer.Work) answer {
-	b.t.Helper()
+func (b *commands) do(w writer.Work) answer {
+	b.Helper()
 	answers := make(chan answer, 1)
 	b.w.Submit(&writer.Request{Actor: "tester", Verb: "test", Work: w, Done: func(m proto.Message, err *lifecycle.Error) { answers <- answer{m, err} }})
-	return testkit.Receive(b.t, b.ctx, "an answer", answers)
+	return testkit.Receive(b, b.ctx, "an answer", answers)
 }
 
 // must does work that must not be refused, and returns its reply.
-func must[R proto.Message](b *bench, w writer.Work, err *lifecycle.Error) R {
-	b.t.Helper()
+func must[R proto.Message](b *commands, w writer.Work, err *lifecycle.Error) R {
+	b.Helper()
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	a := b.do(w)
 	if a.refusal != nil {
-		b.t.Fatal(a.refusal)
+		b.Fatal(a.refusal)
 	}
 	return a.reply.(R)
 }
 
-func (b *bench) objects(resource string, decide func(*lifecycle.Context, lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error)) *command.Objects {
+func (b *commands) objects(resource string, decide func(*lifecycle.Context, lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error)) *command.Objects {
 	return &command.Objects{
 		Resource: resource, Namespace: "a", Count: 1,
 		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
@@ -108,8 +75,8 @@ func (b *bench) objects(resource string, decide func(*lifecycle.Context, lifecyc
 }
 
 // create creates an object with these owners, and returns its manifest.
-func (b *bench) create(resource, name string, owners ...*coppicev1.Object) *coppicev1.Object {
-	b.t.Helper()
+func (b *commands) create(resource, name string, owners ...*coppicev1.Object) *coppicev1.Object {
+	b.Helper()
 	m := &coppicev1.ObjectMeta{Name: name}
 	blocking := true
 	for _, o := range owners {
@@ -123,8 +90,8 @@ func (b *bench) create(resource, name string, owners ...*coppicev1.Object) *copp
 	return reply.GetResults()[0].GetObject()
 }
 
-func (b *bench) delete(resource, name, policy string) {
-	b.t.Helper()
+func (b *commands) delete(resource, name, policy string) {
+	b.Helper()
 	must[*coppicev1.ObjectsReply](b, b.objects(resource, func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
 		at.Name = name
 		return lifecycle.Delete(ctx, at, "", &coppicev1.DeleteOptions{PropagationPolicy: policy})
@@ -132,8 +99,8 @@ func (b *bench) delete(resource, name, policy string) {
 }
 
 // node is the object as it is now, nil if it is gone.
-func (b *bench) node(o *coppicev1.Object) *lifecycle.Node {
-	b.t.Helper()
+func (b *commands) node(o *coppicev1.Object) *lifecycle.Node {
+	b.Helper()
 	snap := b.s.Snapshot()
 	defer snap.Close()
 	return snap.Node(uid.MustParse(o.GetMetadata().GetUid()))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -17,25 +16,14 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/policies"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
+	"github.com/coppice-gc/coppice/services/graph/writertest"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// memory is a log that accepts every commit and is never read.
-type memory struct{}
-
-func (memory) Created() int64                              { return 1 }
-func (memory) Get(context.Context, uint64) ([]byte, error) { return nil, errors.New("not asked for") }
-func (memory) Holds() bool                                 { return true }
-func (memory) Lost() <-chan struct{}                       { return nil }
-
-func (memory) Send(expected uint64, _ [16]byte, _ []byte) func(context.Context) (uint64, error) {
-	return func(context.Context) (uint64, error) { return expected + 1, nil }
-}
-
 // realm is a writer on a state in memory.
 type realm struct {
-	t    *testing.T
+	testing.TB
 	ctx  context.Context
 	s    *state.State
 	w    *writer.Writer
@@ -44,33 +32,15 @@ type realm struct {
 
 func start(t *testing.T) *realm {
 	t.Helper()
-	r := &realm{t: t, ctx: testkit.Context(t)}
-	var err error
-	if r.s, err = state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
-	ready := make(chan struct{})
-	r.w = writer.New(writer.Config{
-		Realm: "test", State: r.s, Log: memory{}, Lease: memory{}, MaxPayload: 1 << 20, Ready: func() { close(ready) },
-	})
-	ctx, cancel := context.WithCancel(r.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- r.w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, r.s.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	testkit.Receive(t, r.ctx, "the writer to begin", ready)
-	return r
+	w, s := writertest.Start(t, nil)
+	return &realm{TB: t, ctx: testkit.Context(t), s: s, w: w}
 }
 
 func (r *realm) do(actor string, work writer.Work) proto.Message {
-	r.t.Helper()
+	r.Helper()
 	reply, err := r.w.Do(r.ctx, &writer.Request{Actor: actor, Verb: "test", Work: work})
 	if err != nil {
-		r.t.Fatal(err)
+		r.Fatal(err)
 	}
 	return reply
 }
@@ -78,7 +48,7 @@ func (r *realm) do(actor string, work writer.Work) proto.Message {
 type decide = func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)
 
 func (r *realm) objects(resource, namespace string, how decide, list ...*coppicev1.Object) {
-	r.t.Helper()
+	r.Helper()
 	for len(list) > 0 {
 		n := min(len(list), 500)
 		part := list[:n]
@@ -90,7 +60,7 @@ func (r *realm) objects(resource, namespace string, how decide, list ...*coppice
 		}).(*coppicev1.ObjectsReply)
 		for _, result := range reply.GetResults() {
 			if result.GetError() != nil {
-				r.t.Fatal(result.GetError().GetMessage())
+				r.Fatal(result.GetError().GetMessage())
 			}
 		}
 		r.last, list = reply.GetRevision(), list[n:]
@@ -99,12 +69,12 @@ func (r *realm) objects(resource, namespace string, how decide, list ...*coppice
 
 // read calls visit with a snapshot that has all replies.
 func (r *realm) read(visit func(*state.Snapshot)) {
-	r.t.Helper()
-	testkit.WaitFor(r.t, r.ctx, "the state to have the last commit", func() bool { return r.s.Checkpoint().GetRevision() >= r.last })
+	r.Helper()
+	testkit.WaitFor(r, r.ctx, "the state to have the last commit", func() bool { return r.s.Checkpoint().GetRevision() >= r.last })
 	snap := r.s.Snapshot()
 	visit(snap)
 	if err := errors.Join(snap.Err(), snap.Close()); err != nil {
-		r.t.Fatal(err)
+		r.Fatal(err)
 	}
 }
 
