@@ -87,12 +87,7 @@ func startGraph(t *testing.T) *graph {
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 1 << 16})
 	g := &graph{t: t, ctx: testkit.Context(t), asks: testkit.Conn(t, server, bus.LocalUser), requests: make(chan *nats.Msg, 100)}
 	nc := testkit.Conn(t, server, bus.RoleAnswers)
-	if _, err := nc.ChanSubscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbCreate), g.requests); err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	answersTo(t, nc, bus.VerbCreate, func(m *nats.Msg) { g.requests <- m })
 	return g
 }
 

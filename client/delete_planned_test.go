@@ -19,35 +19,23 @@ func TestPlanOfOlderVersion(t *testing.T) {
 	server := testkit.NATS(t)
 	nc, service := testkit.Conn(t, server, bus.LocalUser), testkit.Conn(t, server, bus.RoleAnswers)
 	planned := []*coppicev1.PlannedObject{{Name: "a", Requested: true}, {Name: "below"}}
-	_, err := service.Subscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbPlan), func(m *nats.Msg) {
+	answersTo(t, service, bus.VerbPlan, func(m *nats.Msg) {
 		var q coppicev1.PlanRequest
 		if err := proto.Unmarshal(m.Data, &q); err != nil {
 			t.Error(err)
 		}
-		reply := &coppicev1.PlanReply{Revision: 1, Hash: "0123456789abcdef", Plan: "0123456789abcdef@1", Objects: planned}
+		plan := &coppicev1.PlanReply{Revision: 1, Hash: "0123456789abcdef", Plan: "0123456789abcdef@1", Objects: planned}
 		if q.GetAskGrant() {
-			reply = &coppicev1.PlanReply{Grant: []byte("grant")}
+			plan = &coppicev1.PlanReply{Grant: []byte("grant")}
 		}
-		data, err := proto.Marshal(reply)
-		if err != nil {
-			t.Error(err)
-		}
-		if err := m.Respond(data); err != nil {
-			t.Error(err)
-		}
+		reply(t, m, plan)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := service.Flush(); err != nil {
-		t.Fatal(err)
-	}
 	c, ctx := client.New(nc), testkit.Context(t)
 	first := client.Deletion{Resource: configMaps, Namespace: "shop", Names: []string{"a"}}
 	if _, err := c.PlanDeletions(ctx, []client.Deletion{first}); err != nil {
 		t.Errorf("the plan of one deletion: %v", err)
 	}
 	second := client.Deletion{Resource: configMaps, Namespace: "prod", Names: []string{"b"}}
-	_, err = c.PlanDeletions(ctx, []client.Deletion{first, second})
+	_, err := c.PlanDeletions(ctx, []client.Deletion{first, second})
 	refused(t, "the plan of two", err, client.ErrMethodNotAllowed, "only some of the deletions", "older version")
 }

@@ -24,12 +24,7 @@ func TestReadLogAfterLostBatch(t *testing.T) {
 	server := testkit.NATS(t)
 	answers := testkit.Conn(t, server, bus.RoleAnswers)
 	requests := make(chan *nats.Msg, 10)
-	if _, err := answers.ChanSubscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbReadLog), requests); err != nil {
-		t.Fatal(err)
-	}
-	if err := answers.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	answersTo(t, answers, bus.VerbReadLog, func(m *nats.Msg) { requests <- m })
 	log := client.New(testkit.Conn(t, server, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithTimeout(testkit.Timeout)).Log()
 	read := make(chan uint64, 10)
 	ended := make(chan error, 1)

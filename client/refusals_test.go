@@ -132,8 +132,7 @@ func TestLastRefusal(t *testing.T) {
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
 	ctx := deadline{testkit.Context(t), make(chan struct{})}
 	requests := 0
-	answers := testkit.Conn(t, server, bus.RoleAnswers)
-	if _, err := answers.Subscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbGet), func(m *nats.Msg) {
+	answersTo(t, testkit.Conn(t, server, bus.RoleAnswers), bus.VerbGet, func(m *nats.Msg) {
 		if requests++; requests == 2 {
 			close(ctx.passed)
 		}
@@ -146,12 +145,7 @@ func TestLastRefusal(t *testing.T) {
 		if err := m.RespondMsg(refusal); err != nil {
 			t.Error(err)
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := answers.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	c := client.New(testkit.Conn(t, server, bus.LocalUser), client.WithTimeout(testkit.Timeout))
 	_, err := c.Resource(configMaps, "shop").Get(ctx, "a")
 	refused(t, "a read", err, client.ErrTooManyRequests, "too much")

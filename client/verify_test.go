@@ -21,24 +21,11 @@ func TestVerifyIncludesWhatWasSeen(t *testing.T) {
 	server := testkit.NATS(t)
 	answers := testkit.Conn(t, server, bus.RoleAnswers)
 	results := make(chan *coppicev1.VerifyReply, 10)
-	for verb, reply := range map[string]func() proto.Message{
+	for verb, replies := range map[string]func() proto.Message{
 		bus.VerbStatus: func() proto.Message { return &coppicev1.StatusReply{Revision: 42} },
 		bus.VerbVerify: func() proto.Message { return &coppicev1.VerifyBatch{Sequence: 1, Last: 1, Result: <-results} },
 	} {
-		if _, err := answers.Subscribe(bus.APIPattern(bus.DefaultRealm, verb), func(m *nats.Msg) {
-			data, err := proto.Marshal(reply())
-			if err == nil {
-				err = m.Respond(data)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := answers.Flush(); err != nil {
-		t.Fatal(err)
+		answersTo(t, answers, verb, func(m *nats.Msg) { reply(t, m, replies()) })
 	}
 	c := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithTimeout(testkit.Timeout))
 	verify := func(want *coppicev1.VerifyReply) {
