@@ -148,10 +148,7 @@ func (a *archived) log() *eventlog.Log {
 // truncate removes all messages of the log's stream but the last ones.
 func (a *archived) truncate(keep uint64) {
 	a.Helper()
-	stream, err := a.JS().Stream(a.Ctx, bus.LogStream(realm))
-	if err != nil {
-		a.Fatal(err)
-	}
+	stream := a.Stream(bus.LogStream(realm))
 	if err := stream.Purge(a.Ctx, jetstream.WithPurgeSequence(stream.CachedInfo().State.LastSeq+1-keep)); err != nil {
 		a.Fatal(err)
 	}
@@ -166,6 +163,14 @@ func (a *archived) cut(keep uint64) {
 		err = errors.Join(log.Announce(ctx, last-keep, time.Now()), log.Cut(ctx, last-keep))
 	}
 	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+// remove removes an entry of the archive.
+func (a *archived) remove(name string) {
+	a.Helper()
+	if err := a.store.Delete(a.Ctx, name); err != nil {
 		a.Fatal(err)
 	}
 }

@@ -90,9 +90,7 @@ func TestArchiverFindsDamage(t *testing.T) {
 	}
 	store.mend()
 	for _, name := range a.entries(archive.Segment) {
-		if err := a.store.Delete(a.Ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		a.remove(name)
 	}
 	id, revision := a.at()
 	a.verified(id, revision-1, "five")
@@ -185,9 +183,7 @@ func TestArchiverPassesUnusableSegment(t *testing.T) {
 	id, revision := a.at()
 	a.warned(lifecycle.WarnArchiveDamaged, newest, "delete it, and copy it from another archive")
 	a.segmented(id)
-	if err := a.store.Delete(a.Ctx, newest); err != nil {
-		t.Fatal(err)
-	}
+	a.remove(newest)
 	s.Stop()
 	s = a.archiving(a.dir, a.store, prometheus.NewRegistry(), &testkit.Output{}) // at once, and not ten minutes after the failure
 	a.verified(id, revision-1, "five")
@@ -205,9 +201,7 @@ func TestArchiverRestoresDeletedSegment(t *testing.T) {
 	id, _ := a.at()
 	a.segmented(id)
 	first := a.entries(archive.Segment)[0]
-	if err := a.store.Delete(a.Ctx, first); err != nil {
-		t.Fatal(err)
-	}
+	a.remove(first)
 	a.WaitFor("the commits to be archived again", func() bool {
 		segments := a.items(id)
 		return len(segments) > 0 && segments[0].First == 1
@@ -290,9 +284,7 @@ func TestArchiverAfterAcceptedLoss(t *testing.T) {
 		t.Errorf("the archive has segments %v, and had %v", got, kept)
 	}
 	for _, name := range snapshots {
-		if err := a.store.Delete(a.Ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		a.remove(name)
 	}
 	id, revision := a.at()
 	a.verified(id, revision, "later")

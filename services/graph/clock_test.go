@@ -40,10 +40,7 @@ func TestClockIsWrong(t *testing.T) {
 			refuses(server.Ctx, t, c, s, map[bool]string{true: "ahead of", false: "behind"}[by > 0])
 			clock.Set(0)
 			s.writing()
-			o, err := c.Resource(configMaps, "a").Create(server.Ctx, configMap("behind"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := put(server.Ctx, t, c, configMap("behind"))
 			if !nearNow(created(o)) {
 				t.Errorf("created at %v", created(o))
 			}
@@ -100,10 +97,7 @@ func TestClockFailover(t *testing.T) {
 	second := server.serve(t.TempDir(), nil)
 	server.WaitFor("the second service to stand by", func() bool { return second.Ready() == nil })
 	clock.Set(24 * time.Hour)
-	o, err := server.application().Resource(configMaps, "a").Create(server.Ctx, configMap("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := put(server.Ctx, t, server.application(), configMap("a"))
 	if !nearNow(created(o)) {
 		t.Errorf("created at %v", created(o))
 	}
@@ -133,10 +127,7 @@ func TestLogIsAhead(t *testing.T) {
 		t.Helper()
 		var at time.Time
 		server.WaitFor(what, func() bool {
-			o, err := c.Resource(configMaps, "a").Create(server.Ctx, configMap(fmt.Sprint("o-", n)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := put(server.Ctx, t, c, configMap(fmt.Sprint("o-", n)))
 			n++
 			at = created(o)
 			return !at.Equal(last)

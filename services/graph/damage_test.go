@@ -97,9 +97,7 @@ func TestDamagedState(t *testing.T) {
 					o := configMap(fmt.Sprintf("o-%02d", i))
 					texts[o.GetMetadata().GetName()] = largeObject("x", random)
 					o.Spec = []byte(`"` + texts[o.GetMetadata().GetName()] + `"`)
-					if _, err := n.application().Resource(configMaps, "a").Create(n.Ctx, o); err != nil {
-						t.Fatal(err)
-					}
+					put(n.Ctx, t, n.application(), o)
 				}
 			})
 			damage(t, dir, c.part, c.change)

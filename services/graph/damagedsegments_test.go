@@ -59,9 +59,7 @@ func TestDamagedSegments(t *testing.T) {
 			segments := a.entries(archive.Segment)
 			c.lose(a)
 			for _, name := range segments[:c.gone] {
-				if err := a.store.Delete(a.Ctx, name); err != nil {
-					t.Fatal(err)
-				}
+				a.remove(name)
 			}
 			s, _ := a.past(a.store, history.Limits{})
 			for _, i := range c.damaged { // a start is refused while the stream lacks commits that are in such a segment

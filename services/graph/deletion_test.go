@@ -289,9 +289,7 @@ func TestDeletionBehindDamagedSnapshot(t *testing.T) {
 	a.creates("three")
 	a.cut(2)
 	for _, name := range pruned {
-		if err := a.store.Delete(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		a.remove(name)
 	}
 	file := filepath.Join(a.root, filepath.FromSlash(snapshot))
 	whole, err := os.ReadFile(file)

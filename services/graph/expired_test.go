@@ -79,9 +79,7 @@ func TestDeletedSegmentIsNamed(t *testing.T) {
 			t.Fatalf("%d commits, %v", len(all), err)
 		}
 	})
-	if err := a.store.Delete(t.Context(), segments[1]); err != nil {
-		t.Fatal(err)
-	}
+	a.remove(segments[1])
 	want := fmt.Sprintf("commits 4 to 6 with the revisions %d to %d are neither", all[3].GetFirstRevision(), all[6].GetFirstRevision()-1)
 	a.with(a.dir, nil, func() {
 		for _, of := range []client.LogOption{

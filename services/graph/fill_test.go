@@ -31,10 +31,7 @@ func (a *archived) holed(holes ...uint64) {
 	if err != nil {
 		a.Fatal(err)
 	}
-	from, err := a.JS().Stream(a.Ctx, bus.LogStream(realm))
-	if err != nil {
-		a.Fatal(err)
-	}
+	from := a.Stream(bus.LogStream(realm))
 	a.installation, a.dir = newInstallation(a.TB), a.TempDir()
 	js := a.JS()
 	config := bus.LogConfig(realm, 1)

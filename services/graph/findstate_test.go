@@ -177,9 +177,7 @@ func TestSegmentsAlone(t *testing.T) {
 	a.with(stale, nil, func() { a.has("five", "four", "one", "three", "two") })
 
 	id := checkpoint(t, a.dir).GetRealmId()
-	if err := a.store.Delete(t.Context(), archive.Name{Realm: [16]byte(id), Kind: archive.Segment, First: 1, Last: 3}.String()); err != nil {
-		t.Fatal(err)
-	}
+	a.remove(archive.Name{Realm: [16]byte(id), Kind: archive.Segment, First: 1, Last: 3}.String())
 	err := a.serve(t.TempDir(), func(c *graph.Config) { c.Archive = a.store }).Wait()
 	if err == nil || !strings.Contains(err.Error(), "archive "+a.store.String()) {
 		t.Errorf("got %v", err)
@@ -305,9 +303,7 @@ func TestSnapshotOfLostCommits(t *testing.T) {
 	names := []string{"one"}
 	for i := range 10 {
 		names = append(names, fmt.Sprintf("later-%d", i))
-		if _, err := a.application().Resource(configMaps, "a").Create(a.Ctx, configMap(names[i+1])); err != nil {
-			t.Fatal(err)
-		}
+		put(a.Ctx, t, a.application(), configMap(names[i+1]))
 	}
 	s.Stop()
 	s = a.serve(t.TempDir(), func(c *graph.Config) {

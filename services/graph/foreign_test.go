@@ -34,10 +34,7 @@ type attacker struct {
 func newAttacker(ctx context.Context, tb testing.TB, n *installation) *attacker {
 	tb.Helper()
 	js := n.JS()
-	stream, err := js.Stream(ctx, bus.LogStream(realm))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	stream := n.Stream(bus.LogStream(realm))
 	return &attacker{TB: tb, js: js, stream: stream}
 }
 

@@ -181,13 +181,29 @@ func configMap(name string) *coppicev1.Object {
 	return &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: "a"}}
 }
 
-// create creates objects, and fails the test if it cannot.
+// create creates objects.
 func create(ctx context.Context, tb testing.TB, c *client.Client, names ...string) {
 	tb.Helper()
 	for _, n := range names {
-		if _, err := c.Resource(configMaps, "a").Create(ctx, configMap(n)); err != nil {
-			tb.Fatal(err)
-		}
+		put(ctx, tb, c, configMap(n))
+	}
+}
+
+// put creates an object.
+func put(ctx context.Context, tb testing.TB, c *client.Client, o *coppicev1.Object) *coppicev1.Object {
+	tb.Helper()
+	created, err := c.Resource(configMaps, "a").Create(ctx, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return created
+}
+
+// remove deletes an object.
+func remove(ctx context.Context, tb testing.TB, c *client.Client, name string) {
+	tb.Helper()
+	if _, err := c.Resource(configMaps, "a").Delete(ctx, name); err != nil {
+		tb.Fatal(err)
 	}
 }
 

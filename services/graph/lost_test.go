@@ -95,10 +95,7 @@ func TestLostTail(t *testing.T) {
 	s := n.serve(dir, accepting(seen.Sequence)).writing()
 	c := n.application()
 	n.has("one")
-	o, err := c.Resource(configMaps, "a").Create(n.Ctx, configMap("behind"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := put(n.Ctx, t, c, configMap("behind"))
 	if o.GetMetadata().GetResourceVersion() <= seen.Revision {
 		t.Errorf("the revision %d was used before the loss, up to %d", o.GetMetadata().GetResourceVersion(), seen.Revision)
 	}
@@ -184,10 +181,7 @@ func TestPurgedLog(t *testing.T) {
 			c := n.application()
 			n.create("one")
 			js := n.JS()
-			stream, err := js.Stream(n.Ctx, bus.LogStream(realm))
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := n.Stream(bus.LogStream(realm))
 			if err := stream.Purge(n.Ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -251,10 +245,7 @@ func TestPurgedBeforeTakeOver(t *testing.T) {
 	}
 	standby := n.serve(dir, seldom)
 	n.WaitFor("the standby to be ready", func() bool { return standby.Ready() == nil })
-	stream, err := js.Stream(n.Ctx, bus.LogStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := n.Stream(bus.LogStream(realm))
 	if err := stream.Purge(n.Ctx); err != nil {
 		t.Fatal(err)
 	}

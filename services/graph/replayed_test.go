@@ -46,13 +46,9 @@ func recordRealm(tb testing.TB) (r recorded) {
 		}
 		child := configMap("child")
 		child.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
-		if _, err := c.Resource(configMaps, "a").Create(ctx, child); err != nil {
-			tb.Fatal(err)
-		}
+		put(ctx, tb, c, child)
 		for _, name := range []string{"two", "owner"} { // without a processor, child stays
-			if _, err := c.Resource(configMaps, "a").Delete(ctx, name); err != nil {
-				tb.Fatal(err)
-			}
+			remove(ctx, tb, c, name)
 		}
 		r.objects, r.log, r.file = identities(ctx, tb, c), events(ctx, tb, n), record(tb, n, 1)
 	})

@@ -106,9 +106,7 @@ func TestRestore(t *testing.T) {
 		}
 		child := configMap("child")
 		child.Metadata.OwnerReferences = []*coppicev1.OwnerReference{client.NewOwnerReference(owner)}
-		if _, err := c.Resource(configMaps, "a").Create(ctx, child); err != nil {
-			t.Fatal(err)
-		}
+		put(ctx, t, c, child)
 		if _, err := c.Resource(configMaps, "a").Delete(ctx, "owner"); err != nil { // without a processor, child stays
 			t.Fatal(err)
 		}

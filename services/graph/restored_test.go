@@ -56,10 +56,7 @@ func TestRestoredLog(t *testing.T) {
 	c := n.application()
 	revision := func(name string) uint64 {
 		t.Helper()
-		o, err := c.Resource(configMaps, "a").Create(n.Ctx, configMap(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := put(n.Ctx, t, c, configMap(name))
 		return o.GetMetadata().GetResourceVersion()
 	}
 	first := revision("four")
@@ -105,10 +102,7 @@ func restoredAs(tb testing.TB, server, dir string, behind func(*attacker), confi
 		configure(c, end)
 	}).writing()
 	defer s.Stop()
-	o, err := n.application().Resource(configMaps, "a").Create(n.Ctx, configMap("new"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	o := put(n.Ctx, tb, n.application(), configMap("new"))
 	return o.GetMetadata().GetResourceVersion()
 }
 

@@ -139,9 +139,7 @@ func TestListIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	shop := n.as(bus.RoleApplication, client.WithRealm("shop"))
-	if _, err := shop.Resource(configMaps, "a").Create(n.Ctx, configMap("before")); err != nil {
-		t.Fatal(err)
-	}
+	put(n.Ctx, t, shop, configMap("before"))
 	if err := n.JS().DeleteKeyValue(n.Ctx, bus.RealmBucket); err != nil {
 		t.Fatal(err)
 	}
@@ -149,9 +147,7 @@ func TestListIsLost(t *testing.T) {
 		list, err := operator.ListRealms(n.Ctx)
 		return err == nil && len(list) == 2
 	})
-	if _, err := shop.Resource(configMaps, "a").Create(n.Ctx, configMap("after")); err != nil {
-		t.Fatal(err)
-	}
+	put(n.Ctx, t, shop, configMap("after"))
 	if _, err := operator.CreateRealm(n.Ctx, "instance"); !errors.Is(err, client.ErrBadRequest) && !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a realm with the name of a file of graph services: %v", err)
 	}

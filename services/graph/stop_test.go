@@ -51,10 +51,7 @@ func TestStopOfStandby(t *testing.T) {
 	t.Parallel()
 	server := newInstallation(t)
 	writer := server.serve(t.TempDir(), nil).writing()
-	one, err := server.application().Resource(configMaps, "a").Create(server.Ctx, configMap("one"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := put(server.Ctx, t, server.application(), configMap("one"))
 	dir, registry := t.TempDir(), prometheus.NewRegistry()
 	standby := server.serve(dir, func(c *graph.Config) { c.Registry = registry })
 	server.WaitFor("the standby to follow the log", func() bool {

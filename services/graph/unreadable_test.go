@@ -24,17 +24,12 @@ func unreadableFamily(ctx context.Context, tb testing.TB, c *client.Client) {
 	tb.Helper()
 	owner := configMap("bad")
 	owner.Metadata.Finalizers, owner.Metadata.Labels = []string{bus.ExampleFinalizer}, map[string]string{"app": "needle"}
-	owner, err := c.Resource(configMaps, "a").Create(ctx, owner)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	owner = put(ctx, tb, c, owner)
 	dependent := configMap("dependent")
 	if err := client.SetOwnerReference(owner, dependent); err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := c.Resource(configMaps, "a").Create(ctx, dependent); err != nil {
-		tb.Fatal(err)
-	}
+	put(ctx, tb, c, dependent)
 	create(ctx, tb, c, "good")
 }
 

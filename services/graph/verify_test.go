@@ -35,9 +35,7 @@ func TestVerifyIsNoSlowConsumer(t *testing.T) {
 		_, _ = random.Read(text)
 		o := configMap(fmt.Sprintf("c-%03d", i))
 		o.Spec = fmt.Appendf(nil, `{"text":%q}`, hex.EncodeToString(text))
-		if _, err := c.Resource(configMaps, "a").Create(server.Ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		put(server.Ctx, t, c, o)
 	}
 	for range 3 {
 		if v := server.verify(); v.GetDifference() != "" || v.GetEvents() < n {
