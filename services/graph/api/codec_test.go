@@ -28,24 +28,24 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // subject is where the tests' endpoint is.
 var subject = bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleReader, Verb: bus.VerbGet, Plural: "pods", Namespace: "shop"}.Subject()
 
-// bench is a service with one endpoint, and a client of it.
-type bench struct {
+// oneEndpoint is a service with one endpoint, and a client of it.
+type oneEndpoint struct {
 	t      *testing.T
 	ctx    context.Context
 	server *server
 	client *nats.Conn
 }
 
-func serve(t *testing.T, handle func(*server, *request)) *bench {
+func serve(t *testing.T, handle func(*server, *request)) *oneEndpoint {
 	t.Helper()
 	return serveWithin(t, shares{}, handle)
 }
 
 // serveWithin is serve for a service that shares places with those of other realms.
-func serveWithin(t *testing.T, shared shares, handle func(*server, *request)) *bench {
+func serveWithin(t *testing.T, shared shares, handle func(*server, *request)) *oneEndpoint {
 	t.Helper()
 	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 64 << 10})
-	b := &bench{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleReader)}
+	b := &oneEndpoint{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleReader)}
 	s, err := newServer(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), Log: slog.New(slog.DiscardHandler)}, shared, "coppice-test", "a test", "")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func serveWithin(t *testing.T, shared shares, handle func(*server, *request)) *b
 	return b
 }
 
-func (b *bench) request(contentType string, data []byte) *nats.Msg {
+func (b *oneEndpoint) request(contentType string, data []byte) *nats.Msg {
 	b.t.Helper()
 	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}
 	if contentType != "" {

@@ -22,63 +22,56 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const realm = bus.DefaultRealm
 
-// bench has a log that is written through a proxy, and one alongside it.
-type bench struct {
-	t      *testing.T
-	ctx    context.Context
-	server *natsd.Server
-	proxy  *testkit.Proxy
-	log    *eventlog.Log // through the proxy
-	other  *eventlog.Log
-	js     jetstream.JetStream
+// written is a realm with a log that is written through a proxy, and one alongside it.
+type written struct {
+	*testkit.Realm
+	proxy *testkit.Proxy
+	log   *eventlog.Log // through the proxy
+	other *eventlog.Log
 	// refusals counts the answers that say that the log has another end.
 	refusals atomic.Int32
 }
 
-func newBench(t *testing.T) *bench {
+func newWritten(t *testing.T) *written {
 	t.Helper()
-	return newBenchWith(t, nil)
+	return newWrittenWith(t, nil)
 }
 
-// newBenchWith is newBench with a log that is configured otherwise.
-func newBenchWith(t *testing.T, change func(*jetstream.StreamConfig)) *bench {
+// newWrittenWith is newWritten with a log that is configured otherwise.
+func newWrittenWith(t *testing.T, change func(*jetstream.StreamConfig)) *written {
 	t.Helper()
-	b := &bench{t: t, ctx: testkit.Context(t), server: testkit.NATS(t)}
-	b.proxy = testkit.NewProxy(t, b.server.URL())
-	js, err := jetstream.New(testkit.Dial(t, b.server, b.proxy.URL(), bus.RoleGraph))
+	b := &written{Realm: testkit.NewRealm(t)}
+	b.proxy = testkit.NewProxy(t, b.Server.URL())
+	js, err := jetstream.New(testkit.Dial(t, b.Server, b.proxy.URL(), bus.RoleGraph))
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc := testkit.Conn(t, b.server, bus.RoleGraph)
-	if b.js, err = jetstream.New(nc); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nc.Subscribe(bus.InboxPrefix(bus.RoleGraph)+".>", func(m *nats.Msg) {
+	if _, err := b.JS().Conn().Subscribe(bus.InboxPrefix(bus.RoleGraph)+".>", func(m *nats.Msg) {
 		if bytes.Contains(m.Data, []byte(`"err_code":10071`)) {
 			b.refusals.Add(1)
 		}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bus.EnsureBucket(b.ctx, b.js, bus.WriterBucket, 1); err != nil {
+	if _, err := bus.EnsureBucket(b.Ctx, b.JS(), bus.WriterBucket, 1); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
 		c := bus.LogConfig(realm, 1)
 		change(&c)
-		if _, err := b.js.CreateStream(b.ctx, c); err != nil {
+		if _, err := b.JS().CreateStream(b.Ctx, c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.log, b.other = b.open(js), b.open(b.js)
+	b.log, b.other = b.open(js), b.open(b.JS())
 	return b
 }
 
-func (b *bench) open(js jetstream.JetStream) *eventlog.Log {
-	b.t.Helper()
-	l, err := eventlog.Open(b.ctx, js, realm, 1, keys)
+func (b *written) open(js jetstream.JetStream) *eventlog.Log {
+	b.Helper()
+	l, err := eventlog.Open(b.Ctx, js, realm, 1, keys)
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	return l
 }
@@ -99,78 +92,78 @@ func appendTo(ctx context.Context, l *eventlog.Log, expected uint64, id byte) er
 }
 
 // appending appends through the proxy, and returns a channel that receives the result.
-func (b *bench) appending(ctx context.Context, expected uint64, id byte) <-chan error {
+func (b *written) appending(ctx context.Context, expected uint64, id byte) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- appendTo(ctx, b.log, expected, id) }()
 	return done
 }
 
-func (b *bench) receive(done <-chan error) error {
-	b.t.Helper()
-	return testkit.Receive(b.t, b.ctx, "the end of the append", done)
+func (b *written) receive(done <-chan error) error {
+	b.Helper()
+	return testkit.Receive(b, b.Ctx, "the end of the append", done)
 }
 
 // waitForLast waits until the log has come to a sequence.
-func (b *bench) waitForLast(sequence uint64) {
-	b.t.Helper()
-	testkit.WaitFor(b.t, b.ctx, fmt.Sprint("sequence ", sequence), func() bool {
-		last, _, err := b.other.Last(b.ctx)
+func (b *written) waitForLast(sequence uint64) {
+	b.Helper()
+	b.WaitFor(fmt.Sprint("sequence ", sequence), func() bool {
+		last, _, err := b.other.Last(b.Ctx)
 		return err == nil && last >= sequence
 	})
 }
 
 // has checks that the log has just these commits.
-func (b *bench) has(ids ...byte) {
-	b.t.Helper()
-	last, _, err := b.other.Last(b.ctx)
+func (b *written) has(ids ...byte) {
+	b.Helper()
+	last, _, err := b.other.Last(b.Ctx)
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	if last != uint64(len(ids)) {
-		b.t.Errorf("the log ends at %d, want %d", last, len(ids))
+		b.Errorf("the log ends at %d, want %d", last, len(ids))
 	}
 	for i, id := range ids {
-		m, err := b.other.Get(b.ctx, uint64(i+1))
+		m, err := b.other.Get(b.Ctx, uint64(i+1))
 		if err != nil {
-			b.t.Fatal(err)
+			b.Fatal(err)
 		}
 		c, err := eventlog.Decode(m)
 		if err != nil {
-			b.t.Fatal(err)
+			b.Fatal(err)
 		}
 		if c.ID[0] != id {
-			b.t.Errorf("sequence %d is commit %d, want %d", i+1, c.ID[0], id)
+			b.Errorf("sequence %d is commit %d, want %d", i+1, c.ID[0], id)
 		}
 	}
 }
 
 // stored is the size of the stream, in bytes.
-func (b *bench) stored() uint64 {
-	b.t.Helper()
-	s, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+func (b *written) stored() uint64 {
+	b.Helper()
+	s, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	return s.CachedInfo().State.Bytes
 }
 
 // store appends a message as it is.
-func (b *bench) store(message []byte) {
-	b.t.Helper()
-	if _, err := b.js.Publish(b.ctx, bus.LogSubject(realm), message); err != nil {
-		b.t.Fatal(err)
+func (b *written) store(message []byte) {
+	b.Helper()
+	if _, err := b.JS().Publish(b.Ctx, bus.LogSubject(realm), message); err != nil {
+		b.Fatal(err)
 	}
 }
 
 func TestAppend(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	for i := range byte(3) {
-		if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+		if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := appendTo(b.ctx, b.other, 2, 9); !errors.Is(err, eventlog.ErrFenced) {
+	if err := appendTo(b.Ctx, b.other, 2, 9); !errors.Is(err, eventlog.ErrFenced) {
 		t.Errorf("behind another writer: %v", err)
 	}
 	b.has(1, 2, 3)
@@ -179,9 +172,9 @@ func TestAppend(t *testing.T) {
 // An append whose acknowledgement was lost succeeds, and has appended once.
 func TestLostAcknowledgement(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.proxy.Set(testkit.ToClient, testkit.Discard)
-	done := b.appending(b.ctx, 0, 1)
+	done := b.appending(b.Ctx, 0, 1)
 	b.waitForLast(1)
 	b.proxy.Heal()
 	if err := b.receive(done); err != nil {
@@ -194,10 +187,10 @@ func TestLostAcknowledgement(t *testing.T) {
 // has appended once: what it has published again was refused.
 func TestLateAcknowledgement(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.proxy.Set(testkit.ToClient, testkit.Hold)
-	done := b.appending(b.ctx, 0, 1)
-	testkit.WaitFor(t, b.ctx, "another attempt, which is refused", func() bool { return b.refusals.Load() > 0 })
+	done := b.appending(b.Ctx, 0, 1)
+	b.WaitFor("another attempt, which is refused", func() bool { return b.refusals.Load() > 0 })
 	b.proxy.Set(testkit.ToClient, testkit.Pass)
 	if err := b.receive(done); err != nil {
 		t.Errorf("got %v", err)
@@ -209,8 +202,8 @@ func TestLateAcknowledgement(t *testing.T) {
 // be taken for a refusal of that commit, which is in the log.
 func TestLateRefusal(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	nc := b.js.Conn()
+	b := newWritten(t)
+	nc := b.JS().Conn()
 	answers := make(chan *nats.Msg, 10)
 	if _, err := nc.ChanSubscribe(bus.InboxPrefix(bus.RoleGraph)+".>", answers); err != nil {
 		t.Fatal(err)
@@ -218,10 +211,10 @@ func TestLateRefusal(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := appendTo(b.ctx, b.log, 0, 1); err != nil {
+	if err := appendTo(b.Ctx, b.log, 0, 1); err != nil {
 		t.Fatal(err)
 	}
-	answer := testkit.Receive(t, b.ctx, "the answer to the first", answers)
+	answer := testkit.Receive(t, b.Ctx, "the answer to the first", answers)
 	if !bytes.Contains(answer.Data, []byte(`"seq":1`)) {
 		t.Fatalf("on %s: %s", answer.Subject, answer.Data)
 	}
@@ -231,7 +224,7 @@ func TestLateRefusal(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := appendTo(b.ctx, b.log, 1, 2); err != nil {
+	if err := appendTo(b.Ctx, b.log, 1, 2); err != nil {
 		t.Error(err)
 	}
 	b.has(1, 2)
@@ -240,10 +233,10 @@ func TestLateRefusal(t *testing.T) {
 // An append that never arrived, while another writer's did, is fenced.
 func TestLostAppend(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.proxy.Set(testkit.ToServer, testkit.Discard)
-	done := b.appending(b.ctx, 0, 1)
-	if err := appendTo(b.ctx, b.other, 0, 2); err != nil {
+	done := b.appending(b.Ctx, 0, 1)
+	if err := appendTo(b.Ctx, b.other, 0, 2); err != nil {
 		t.Fatal(err)
 	}
 	b.proxy.Heal()
@@ -257,11 +250,11 @@ func TestLostAppend(t *testing.T) {
 // succeeded: Append finds the commit by its id.
 func TestLostAcknowledgementAndAnotherWriter(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.proxy.Set(testkit.ToClient, testkit.Discard)
-	done := b.appending(b.ctx, 0, 1)
+	done := b.appending(b.Ctx, 0, 1)
 	b.waitForLast(1)
-	if err := appendTo(b.ctx, b.other, 1, 2); err != nil {
+	if err := appendTo(b.Ctx, b.other, 1, 2); err != nil {
 		t.Fatal(err)
 	}
 	b.proxy.Heal()
@@ -274,11 +267,11 @@ func TestLostAcknowledgementAndAnotherWriter(t *testing.T) {
 // Append never reports failure while the message may still be stored.
 func TestOutcomeUnknown(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.proxy.Set(testkit.ToServer, testkit.Hold)
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	done := b.appending(ctx, 0, 1)
-	testkit.WaitFor(t, b.ctx, "the append to be on its way", func() bool { return b.proxy.Held(testkit.ToServer) > 0 })
+	b.WaitFor("the append to be on its way", func() bool { return b.proxy.Held(testkit.ToServer) > 0 })
 	cancel()
 	if err := b.receive(done); !errors.Is(err, eventlog.ErrOutcomeUnknown) {
 		t.Errorf("got %v", err)
@@ -292,13 +285,13 @@ func TestOutcomeUnknown(t *testing.T) {
 // An append outlives its connection, and the server.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	if err := appendTo(b.ctx, b.log, 0, 1); err != nil {
+	b := newWritten(t)
+	if err := appendTo(b.Ctx, b.log, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	b.proxy.Set(testkit.ToServer, testkit.Discard)
-	done := b.appending(b.ctx, 1, 2)
-	testkit.WaitFor(t, b.ctx, "the append to be lost", func() bool { return b.proxy.Lost(testkit.ToServer) > 0 })
+	done := b.appending(b.Ctx, 1, 2)
+	b.WaitFor("the append to be lost", func() bool { return b.proxy.Lost(testkit.ToServer) > 0 })
 	b.proxy.Heal()
 	if err := b.receive(done); err != nil {
 		t.Errorf("got %v", err)
@@ -309,13 +302,13 @@ func TestServerRestart(t *testing.T) {
 // A message that the stream always refuses is an error, and leaves nothing in doubt.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	builder := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{1}, Epoch: 1, FirstRevision: 1, Sequence: 1, Key: 1})
 	note := make([]byte, natsd.MaxPayload+1)
 	_, _ = rand.Read(note) // which does not compress
 	builder.Begin(eventlog.Command{Note: string(note)})
 	builder.End(eventlog.CommandRef{}, nil)
-	_, err := b.log.Append(b.ctx, 0, [16]byte{1}, builder.Bytes())
+	_, err := b.log.Append(b.Ctx, 0, [16]byte{1}, builder.Bytes())
 	if err == nil || errors.Is(err, eventlog.ErrOutcomeUnknown) || errors.Is(err, eventlog.ErrFenced) {
 		t.Errorf("got %v", err)
 	}
@@ -327,11 +320,11 @@ func TestRefused(t *testing.T) {
 // append must be tried again.
 func TestLogBehindExpectation(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	done := b.appending(b.ctx, 2, 3)
-	testkit.WaitFor(t, b.ctx, "a refusal", func() bool { return b.refusals.Load() > 0 })
+	b := newWritten(t)
+	done := b.appending(b.Ctx, 2, 3)
+	b.WaitFor("a refusal", func() bool { return b.refusals.Load() > 0 })
 	for i := range byte(2) {
-		if err := appendTo(b.ctx, b.other, uint64(i), i+1); err != nil {
+		if err := appendTo(b.Ctx, b.other, uint64(i), i+1); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -16,9 +15,9 @@ import (
 func TestCopyDeliveredInVain(t *testing.T) {
 	t.Parallel()
 	const commits = 4
-	b := newBench(t)
+	b := newWritten(t)
 	for i := range uint64(commits) {
-		if err := appendTo(b.ctx, b.log, i, byte(i+1)); err != nil {
+		if err := appendTo(b.Ctx, b.log, i, byte(i+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -29,12 +28,12 @@ func TestCopyDeliveredInVain(t *testing.T) {
 	for _, lost := range []int{0, 2, commits} {
 		var last uint64
 		var err error
-		testkit.WaitFor(t, b.ctx, "the copy to be read", func() bool {
+		b.WaitFor("the copy to be read", func() bool {
 			c := b.openCopy()
-			defer c.Close(b.ctx)
+			defer c.Close(b.Ctx)
 			b.steal(t, lost)
 			for last, err = 0, nil; err == nil && last < commits; {
-				err = c.Read(b.ctx, last, commits, func(m eventlog.Message) error {
+				err = c.Read(b.Ctx, last, commits, func(m eventlog.Message) error {
 					if m.Sequence != last+1 {
 						return &eventlog.BrokenError{Sequence: last + 1}
 					}
@@ -53,9 +52,9 @@ func TestCopyDeliveredInVain(t *testing.T) {
 // A reader that wants no more of a batch has received the rest of it all the same.
 func TestCopyReadInPart(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	for i := range uint64(4) {
-		if err := appendTo(b.ctx, b.log, i, byte(i+1)); err != nil {
+		if err := appendTo(b.Ctx, b.log, i, byte(i+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -67,17 +66,17 @@ func TestCopyReadInPart(t *testing.T) {
 		last = m.Sequence
 		return nil
 	}
-	testkit.WaitFor(t, b.ctx, "two of four commits to be read", func() bool {
+	b.WaitFor("two of four commits to be read", func() bool {
 		c := b.openCopy()
-		defer c.Close(b.ctx)
+		defer c.Close(b.Ctx)
 		var err error
 		for last = 0; err == nil; {
-			err = c.Read(b.ctx, last, 2, visit)
+			err = c.Read(b.Ctx, last, 2, visit)
 		}
 		if !errors.Is(err, enough) {
 			return false // the reader was too busy
 		}
-		if err := c.Read(b.ctx, last, 4, visit); err != nil {
+		if err := c.Read(b.Ctx, last, 4, visit); err != nil {
 			t.Errorf("nothing more was delivered: %v", err)
 		}
 		return true
@@ -88,32 +87,32 @@ func TestCopyReadInPart(t *testing.T) {
 }
 
 // openCopy opens a copy of the log.
-func (b *bench) openCopy() *eventlog.Copy {
-	b.t.Helper()
-	c, err := b.other.OpenCopy(b.ctx, 1)
+func (b *written) openCopy() *eventlog.Copy {
+	b.Helper()
+	c, err := b.other.OpenCopy(b.Ctx, 1)
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	return c
 }
 
 // steal receives messages of the only consumer of the log in the place of its reader.
-func (b *bench) steal(t *testing.T, messages int) {
+func (b *written) steal(t *testing.T, messages int) {
 	t.Helper()
 	if messages == 0 {
 		return
 	}
-	stream, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+	stream, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range stream.ConsumerNames(b.ctx).Name() {
-		consumer, err := stream.Consumer(b.ctx, name)
+	for name := range stream.ConsumerNames(b.Ctx).Name() {
+		consumer, err := stream.Consumer(b.Ctx, name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range messages {
-			if _, err := consumer.Next(jetstream.FetchContext(b.ctx)); err != nil {
+			if _, err := consumer.Next(jetstream.FetchContext(b.Ctx)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -19,38 +19,38 @@ import (
 var at = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
 // announces fails the test unless a log has an announcement for a position.
-func (b *bench) announces(l *eventlog.Log, position uint64, when time.Time) {
-	b.t.Helper()
-	if a, err := l.Announced(b.ctx); err != nil || a.Position != position || !a.At.Equal(when) {
-		b.t.Errorf("the announcement is %+v, %v; want position %d at %v", a, err, position, when)
+func (b *written) announces(l *eventlog.Log, position uint64, when time.Time) {
+	b.Helper()
+	if a, err := l.Announced(b.Ctx); err != nil || a.Position != position || !a.At.Equal(when) {
+		b.Errorf("the announcement is %+v, %v; want position %d at %v", a, err, position, when)
 	}
 }
 
-func (b *bench) announce(l *eventlog.Log, position uint64, when time.Time) {
-	b.t.Helper()
-	if err := l.Announce(b.ctx, position, when); err != nil {
-		b.t.Fatal(err)
+func (b *written) announce(l *eventlog.Log, position uint64, when time.Time) {
+	b.Helper()
+	if err := l.Announce(b.Ctx, position, when); err != nil {
+		b.Fatal(err)
 	}
 }
 
 // putCut replaces the value of the key.
-func (b *bench) putCut(value string) {
-	b.t.Helper()
-	kv, err := b.js.KeyValue(b.ctx, bus.WriterBucket)
+func (b *written) putCut(value string) {
+	b.Helper()
+	kv, err := b.JS().KeyValue(b.Ctx, bus.WriterBucket)
 	if err == nil {
-		_, err = kv.PutString(b.ctx, bus.CutKey(realm), value)
+		_, err = kv.PutString(b.Ctx, bus.CutKey(realm), value)
 	}
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 }
 
 // config returns the configuration of the log's stream.
-func (b *bench) config() jetstream.StreamConfig {
-	b.t.Helper()
-	s, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+func (b *written) config() jetstream.StreamConfig {
+	b.Helper()
+	s, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	return s.CachedInfo().Config
 }
@@ -59,7 +59,7 @@ func (b *bench) config() jetstream.StreamConfig {
 // stays.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	before := b.config()
 	b.announces(b.log, 0, time.Time{})
 	b.announce(b.log, 7, at)
@@ -76,13 +76,13 @@ func TestAnnounce(t *testing.T) {
 // Of two processes that announce cuts at the same time, the later position stays.
 func TestAnnounceAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.announce(b.log, 1, at)
 	for position := uint64(2); position < 40; position += 2 {
 		var announcing sync.WaitGroup
 		for i, l := range []*eventlog.Log{b.log, b.other} {
 			announcing.Go(func() {
-				if err := l.Announce(b.ctx, position+uint64(i), at); err != nil {
+				if err := l.Announce(b.Ctx, position+uint64(i), at); err != nil {
 					t.Error(err)
 				}
 			})
@@ -96,7 +96,7 @@ func TestAnnounceAtOnce(t *testing.T) {
 // position, and stays as it is.
 func TestAnnouncedInMetadata(t *testing.T) {
 	t.Parallel()
-	b := newBenchWith(t, func(c *jetstream.StreamConfig) {
+	b := newWrittenWith(t, func(c *jetstream.StreamConfig) {
 		c.Metadata = map[string]string{"coppice.cut": "7", "coppice.cut-at": at.Format(time.RFC3339)}
 	})
 	b.announces(b.log, 7, at)
@@ -113,15 +113,15 @@ func TestAnnouncedInMetadata(t *testing.T) {
 // read announces nothing.
 func TestAnnouncedForAnotherStream(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.announce(b.log, 7, at)
-	if err := b.js.DeleteStream(b.ctx, bus.LogStream(realm)); err != nil {
+	if err := b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := b.log.Announced(b.ctx); err == nil {
+	if a, err := b.log.Announced(b.Ctx); err == nil {
 		t.Errorf("the announcement for a stream that is gone is %+v", a)
 	}
-	again := b.open(b.js)
+	again := b.open(b.JS())
 	b.announces(again, 0, time.Time{})
 	b.announce(again, 3, at)
 	b.announces(again, 3, at)
@@ -131,7 +131,7 @@ func TestAnnouncedForAnotherStream(t *testing.T) {
 	}
 	b.announce(again, 2, at)
 	b.announces(again, 2, at)
-	if err := b.log.Announce(b.ctx, 8, at); err == nil {
+	if err := b.log.Announce(b.Ctx, 8, at); err == nil {
 		t.Error("a cut of a stream that is gone is announced")
 	}
 	b.announces(again, 2, at)
@@ -141,10 +141,10 @@ func TestAnnouncedForAnotherStream(t *testing.T) {
 // been cut up to stays, and so does one that another process has made meanwhile.
 func TestRetract(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	beyond := func() uint64 {
 		t.Helper()
-		revision, err := b.log.Beyond(b.ctx)
+		revision, err := b.log.Beyond(b.Ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestRetract(t *testing.T) {
 	}
 	retract := func(revision uint64) {
 		t.Helper()
-		if err := b.log.Retract(b.ctx, revision, at); err != nil {
+		if err := b.log.Retract(b.Ctx, revision, at); err != nil {
 			t.Error(err)
 		}
 	}
@@ -160,7 +160,7 @@ func TestRetract(t *testing.T) {
 		t.Error("there is no announcement")
 	}
 	for range 3 {
-		if _, err := b.js.Publish(b.ctx, bus.LogSubject(realm), []byte("a message")); err != nil {
+		if _, err := b.JS().Publish(b.Ctx, bus.LogSubject(realm), []byte("a message")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,7 +181,7 @@ func TestRetract(t *testing.T) {
 		t.Error("the announcement is taken back")
 	}
 	b.announce(b.log, 1, at)
-	if err := b.log.Cut(b.ctx, 1); err != nil {
+	if err := b.log.Cut(b.Ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	b.announce(b.log, 9, at)
@@ -192,9 +192,9 @@ func TestRetract(t *testing.T) {
 // The announcement has the encoding that is documented, with which other versions read it.
 func TestAnnouncementEncoding(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.announce(b.log, 7, at)
-	entry, err := bus.ReadKey(b.ctx, b.js, bus.WriterBucket, bus.CutKey(realm))
+	entry, err := bus.ReadKey(b.Ctx, b.JS(), bus.WriterBucket, bus.CutKey(realm))
 	var got map[string]any
 	if err == nil {
 		err = json.Unmarshal(entry.Value, &got)
@@ -209,26 +209,26 @@ func TestAnnouncementEncoding(t *testing.T) {
 // A realm's key is deleted with its streams, and the keys of others stay.
 func TestAnnouncementDeleted(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.announce(b.log, 7, at)
-	other, err := eventlog.Open(b.ctx, b.js, "other", 1, eventlog.NewKeys(testkit.Secrets(), "other"))
+	other, err := eventlog.Open(b.Ctx, b.JS(), "other", 1, eventlog.NewKeys(testkit.Secrets(), "other"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.announce(other, 8, at)
 	for range 2 {
-		if err := bus.DeleteStreams(b.ctx, b.js, realm, func() error { return nil }); err != nil {
+		if err := bus.DeleteStreams(b.Ctx, b.JS(), realm, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kv, err := b.js.KeyValue(b.ctx, bus.WriterBucket)
+	kv, err := b.JS().KeyValue(b.Ctx, bus.WriterBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if keys, err := kv.Keys(b.ctx); err != nil || len(keys) != 1 || keys[0] != bus.CutKey("other") {
+	if keys, err := kv.Keys(b.Ctx); err != nil || len(keys) != 1 || keys[0] != bus.CutKey("other") {
 		t.Errorf("the keys are %v, %v", keys, err)
 	}
-	again := b.open(b.js)
+	again := b.open(b.JS())
 	b.announces(again, 0, time.Time{})
 	b.announce(again, 3, at)
 	b.announces(again, 3, at)

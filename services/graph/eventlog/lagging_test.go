@@ -30,35 +30,35 @@ func (l lagging) CachedInfo() *jetstream.StreamInfo {
 // A message that a copy of the log lacks is read from the leader of the stream, also by a search.
 func TestGetFromLeader(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	for i := range byte(3) {
 		h := eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{i + 1}, Epoch: 1, Time: 1, FirstRevision: uint64(i) + 1, Sequence: uint64(i) + 1, Key: 1}
-		if _, err := b.log.Append(b.ctx, uint64(i), h.ID, eventlog.NewBuilder(h).Bytes()); err != nil {
+		if _, err := b.log.Append(b.Ctx, uint64(i), h.ID, eventlog.NewBuilder(h).Bytes()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stream, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+	stream, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := eventlog.On(b.js, lagging{stream}, realm, keys)
+	log, err := eventlog.On(b.JS(), lagging{stream}, realm, keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit, err := again(b.ctx, func() ([]byte, error) { return log.Get(b.ctx, 2) })
+	commit, err := again(b.Ctx, func() ([]byte, error) { return log.Get(b.Ctx, 2) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c, err := eventlog.Decode(commit); err != nil || c.ID[0] != 2 {
 		t.Errorf("sequence 2: %v, %v", c, err)
 	}
-	if _, err := again(b.ctx, func() ([]byte, error) { return log.Get(b.ctx, 4) }); !errors.Is(err, eventlog.ErrNotFound) {
+	if _, err := again(b.Ctx, func() ([]byte, error) { return log.Get(b.Ctx, 4) }); !errors.Is(err, eventlog.ErrNotFound) {
 		t.Errorf("behind the end: %v", err)
 	}
-	if at, err := again(b.ctx, func() (uint64, error) { return log.Seek(b.ctx, 3) }); err != nil || at != 3 {
+	if at, err := again(b.Ctx, func() (uint64, error) { return log.Seek(b.Ctx, 3) }); err != nil || at != 3 {
 		t.Errorf("revision 3 is at %d, %v; want 3", at, err)
 	}
-	if last, err := again(b.ctx, func() (uint64, error) { return log.LastCommit(b.ctx) }); err != nil || last != 3 {
+	if last, err := again(b.Ctx, func() (uint64, error) { return log.LastCommit(b.Ctx) }); err != nil || last != 3 {
 		t.Errorf("the last commit is %d, %v; want 3", last, err)
 	}
 }

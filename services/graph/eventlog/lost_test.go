@@ -12,9 +12,9 @@ import (
 // A log that went backwards is not waited for forever.
 func TestLogBackwards(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	b.log.SetMaxLag(time.Millisecond)
-	err := appendTo(b.ctx, b.log, 2, 3)
+	err := appendTo(b.Ctx, b.log, 2, 3)
 	var broken *eventlog.BrokenError
 	if !errors.As(err, &broken) || broken.Sequence != 2 {
 		t.Errorf("got %v", err)
@@ -26,18 +26,18 @@ func TestLogBackwards(t *testing.T) {
 // commit: nothing could be rebuilt from it.
 func TestPurged(t *testing.T) {
 	t.Parallel()
-	writers := map[string]func(*bench) *eventlog.Log{
-		"the writer goes on": func(b *bench) *eventlog.Log { return b.log },
-		"a standby takes over": func(b *bench) *eventlog.Log {
+	writers := map[string]func(*written) *eventlog.Log{
+		"the writer goes on": func(b *written) *eventlog.Log { return b.log },
+		"a standby takes over": func(b *written) *eventlog.Log {
 			followed := errors.New("followed")
-			err := b.other.Follow(b.ctx, 1, func(m eventlog.Message) error {
+			err := b.other.Follow(b.Ctx, 1, func(m eventlog.Message) error {
 				if m.Sequence == 3 {
 					return followed
 				}
 				return nil
 			})
 			if !errors.Is(err, followed) {
-				b.t.Fatal(err)
+				b.Fatal(err)
 			}
 			return b.other
 		},
@@ -45,25 +45,25 @@ func TestPurged(t *testing.T) {
 	for who, writer := range writers {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newWritten(t)
 			for i := range byte(3) {
-				if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+				if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
 					t.Fatal(err)
 				}
 			}
 			by := writer(b)
-			s, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+			s, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Purge(b.ctx); err != nil {
+			if err := s.Purge(b.Ctx); err != nil {
 				t.Fatal(err)
 			}
-			err = appendTo(b.ctx, by, 3, 4)
+			err = appendTo(b.Ctx, by, 3, 4)
 			if broken := (*eventlog.BrokenError)(nil); !errors.As(err, &broken) || broken.Sequence != 3 {
 				t.Errorf("got %v", err)
 			}
-			if last, _, err := b.other.Last(b.ctx); last != 3 || err != nil {
+			if last, _, err := b.other.Last(b.Ctx); last != 3 || err != nil {
 				t.Errorf("the stream ends at sequence %d: %v", last, err)
 			}
 		})
@@ -80,38 +80,38 @@ func ofRealm(realmID, epoch byte, sequence uint64, id byte) ([16]byte, []byte) {
 // such that it would skip them: they are those of a realm that continues its log, or of a log that was rolled back.
 func TestAnotherHistory(t *testing.T) {
 	t.Parallel()
-	for name, history := range map[string]func(*bench) *eventlog.Log{
-		"of a realm that continues the log": func(b *bench) *eventlog.Log {
-			l, err := eventlog.Begin(b.ctx, b.js, realm, 1, 4, keys)
+	for name, history := range map[string]func(*written) *eventlog.Log{
+		"of a realm that continues the log": func(b *written) *eventlog.Log {
+			l, err := eventlog.Begin(b.Ctx, b.JS(), realm, 1, 4, keys)
 			for i := uint64(3); i < 6 && err == nil; i++ {
 				id, c := ofRealm(2, 1, i+1, byte(100+i))
-				_, err = l.Append(b.ctx, i, id, c)
+				_, err = l.Append(b.Ctx, i, id, c)
 			}
 			if err != nil {
-				b.t.Fatal(err)
+				b.Fatal(err)
 			}
 			return l
 		},
-		"of another realm": func(b *bench) *eventlog.Log {
-			l := b.open(b.js)
+		"of another realm": func(b *written) *eventlog.Log {
+			l := b.open(b.JS())
 			for i := range uint64(6) {
 				id, c := ofRealm(2, 1, i+1, byte(100+i))
-				if _, err := l.Append(b.ctx, i, id, c); err != nil {
-					b.t.Fatal(err)
+				if _, err := l.Append(b.Ctx, i, id, c); err != nil {
+					b.Fatal(err)
 				}
 			}
 			return l
 		},
-		"rolled back, with a foreign message": func(b *bench) *eventlog.Log {
-			l := b.open(b.js)
-			if err := appendTo(b.ctx, l, 0, 1); err != nil {
-				b.t.Fatal(err)
+		"rolled back, with a foreign message": func(b *written) *eventlog.Log {
+			l := b.open(b.JS())
+			if err := appendTo(b.Ctx, l, 0, 1); err != nil {
+				b.Fatal(err)
 			}
 			b.store([]byte("foreign"))
 			for i := uint64(2); i < 6; i++ {
 				id, c := ofRealm(1, 2, i, byte(100+i))
-				if _, err := l.Append(b.ctx, i, id, c); err != nil {
-					b.t.Fatal(err)
+				if _, err := l.Append(b.Ctx, i, id, c); err != nil {
+					b.Fatal(err)
 				}
 			}
 			return l
@@ -119,20 +119,20 @@ func TestAnotherHistory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newWritten(t)
 			for i := range byte(3) {
-				if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+				if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := b.js.DeleteStream(b.ctx, bus.LogStream(realm)); err != nil {
+			if err := b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)); err != nil {
 				t.Fatal(err)
 			}
 			l := history(b)
-			if err := appendTo(b.ctx, b.log, 3, 4); !errors.Is(err, eventlog.ErrGone) && !errors.Is(err, eventlog.ErrFenced) {
+			if err := appendTo(b.Ctx, b.log, 3, 4); !errors.Is(err, eventlog.ErrGone) && !errors.Is(err, eventlog.ErrFenced) {
 				t.Errorf("got %v", err)
 			}
-			if last, _, err := l.Last(b.ctx); last != 6 || err != nil {
+			if last, _, err := l.Last(b.Ctx); last != 6 || err != nil {
 				t.Errorf("the stream ends at sequence %d: %v", last, err)
 			}
 		})
@@ -146,25 +146,25 @@ func TestStreamGone(t *testing.T) {
 	for name, again := range map[string]bool{"deleted": false, "created again": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newWritten(t)
 			for i := range byte(2) {
-				if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+				if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := b.js.DeleteStream(b.ctx, bus.LogStream(realm)); err != nil {
+			if err := b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)); err != nil {
 				t.Fatal(err)
 			}
 			if again {
-				b.open(b.js)
+				b.open(b.JS())
 			}
-			if err := appendTo(b.ctx, b.log, 2, 3); !errors.Is(err, eventlog.ErrGone) {
+			if err := appendTo(b.Ctx, b.log, 2, 3); !errors.Is(err, eventlog.ErrGone) {
 				t.Errorf("append: %v", err)
 			}
-			if _, _, err := b.log.Last(b.ctx); !errors.Is(err, eventlog.ErrGone) {
+			if _, _, err := b.log.Last(b.Ctx); !errors.Is(err, eventlog.ErrGone) {
 				t.Errorf("last: %v", err)
 			}
-			err := b.log.Follow(b.ctx, 3, func(eventlog.Message) error { return nil })
+			err := b.log.Follow(b.Ctx, 3, func(eventlog.Message) error { return nil })
 			if !errors.Is(err, eventlog.ErrGone) {
 				t.Errorf("follow: %v", err)
 			}

@@ -22,18 +22,18 @@ import (
 // that is slow is logged once.
 func TestFollowWithoutConsumers(t *testing.T) {
 	t.Parallel()
-	b := newBenchWith(t, func(c *jetstream.StreamConfig) { c.MaxConsumers = 1 })
-	if _, err := b.js.CreateConsumer(b.ctx, bus.LogStream(realm), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
+	b := newWrittenWith(t, func(c *jetstream.StreamConfig) { c.MaxConsumers = 1 })
+	if _, err := b.JS().CreateConsumer(b.Ctx, bus.LogStream(realm), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
 		t.Fatal(err)
 	}
 	var said testkit.Output
 	b.other.Report(slog.New(slog.NewTextHandler(&said, nil)))
 	for i := range byte(2) {
-		if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+		if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	visited, ended := make(chan uint64, 10), make(chan error, 1)
 	go func() {
 		ended <- b.other.Follow(ctx, 1, func(m eventlog.Message) error {
@@ -43,11 +43,11 @@ func TestFollowWithoutConsumers(t *testing.T) {
 	}()
 	for want := uint64(1); want <= 4; want++ {
 		if want > 2 { // while it follows
-			if err := appendTo(b.ctx, b.log, want-1, byte(want)); err != nil {
+			if err := appendTo(b.Ctx, b.log, want-1, byte(want)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := testkit.Receive(t, b.ctx, "a commit", visited); got != want {
+		if got := testkit.Receive(t, b.Ctx, "a commit", visited); got != want {
 			t.Fatalf("visited %d, want %d", got, want)
 		}
 	}
@@ -75,9 +75,9 @@ func again[T any](ctx context.Context, read func() (T, error)) (T, error) {
 // Reading stays within its bounds, and needs no consumer.
 func TestRead(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	for i := range byte(5) {
-		if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+		if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,9 +93,9 @@ func TestRead(t *testing.T) {
 		{6, 10, 1 << 20, "", 0},
 	} {
 		var got string
-		pending, err := again(b.ctx, func() (uint64, error) {
+		pending, err := again(b.Ctx, func() (uint64, error) {
 			got = ""
-			return b.other.Read(b.ctx, r.from, r.limit, r.maxBytes, func(m eventlog.Message) error {
+			return b.other.Read(b.Ctx, r.from, r.limit, r.maxBytes, func(m eventlog.Message) error {
 				got += string(rune('0' + m.Sequence))
 				return nil
 			})
@@ -105,8 +105,8 @@ func TestRead(t *testing.T) {
 		}
 	}
 	fail := errors.New("enough")
-	if _, err := again(b.ctx, func() (uint64, error) {
-		return b.other.Read(b.ctx, 1, 10, 0, func(eventlog.Message) error { return fail })
+	if _, err := again(b.Ctx, func() (uint64, error) {
+		return b.other.Read(b.Ctx, 1, 10, 0, func(eventlog.Message) error { return fail })
 	}); !errors.Is(err, fail) {
 		t.Errorf("got %v", err)
 	}
@@ -117,11 +117,11 @@ func TestRead(t *testing.T) {
 // commit of another secret, and a copy of a commit at another position.
 func TestGet(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	if err := appendTo(b.ctx, b.log, 0, 1); err != nil {
+	b := newWritten(t)
+	if err := appendTo(b.Ctx, b.log, 0, 1); err != nil {
 		t.Fatal(err)
 	}
-	want, err := b.other.Get(b.ctx, 1)
+	want, err := b.other.Get(b.Ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,13 +139,13 @@ func TestGet(t *testing.T) {
 	}
 	for i, m := range [][]byte{copied, forged, []byte("not a commit")} {
 		b.store(m)
-		if got, err := b.other.Get(b.ctx, uint64(i+2)); !errors.Is(err, eventlog.ErrForeign) || got != nil {
+		if got, err := b.other.Get(b.Ctx, uint64(i+2)); !errors.Is(err, eventlog.ErrForeign) || got != nil {
 			t.Errorf("sequence %d: %d bytes, %v; want ErrForeign", i+2, len(got), err)
 		} else if other := errors.Is(err, eventlog.ErrOtherSecret); other != (i == 1) {
 			t.Errorf("sequence %d: %v", i+2, err)
 		}
 	}
-	if _, err := b.other.Get(b.ctx, 5); !errors.Is(err, eventlog.ErrNotFound) {
+	if _, err := b.other.Get(b.Ctx, 5); !errors.Is(err, eventlog.ErrNotFound) {
 		t.Errorf("behind the end: %v", err)
 	}
 }
@@ -154,8 +154,8 @@ func TestGet(t *testing.T) {
 // stand between commits.
 func TestSeek(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	if at, err := b.log.Seek(b.ctx, 7); err != nil || at != 1 {
+	b := newWritten(t)
+	if at, err := b.log.Seek(b.Ctx, 7); err != nil || at != 1 {
 		t.Errorf("in an empty log: %d, %v", at, err)
 	}
 	for i, first := range []uint64{1, 1, 4, 0, 9, 0, 0, 9, 12} {
@@ -175,21 +175,21 @@ func TestSeek(t *testing.T) {
 		b.store(message)
 	}
 	for revision, want := range map[uint64]uint64{1: 2, 3: 2, 4: 3, 8: 3, 9: 8, 11: 8, 12: 9, 99: 9} {
-		if at, err := b.log.Seek(b.ctx, revision); err != nil || at != want {
+		if at, err := b.log.Seek(b.Ctx, revision); err != nil || at != want {
 			t.Errorf("revision %d is at %d, %v; want %d", revision, at, err, want)
 		}
 	}
 	b.noConsumers()
 }
 
-func (b *bench) noConsumers() {
-	b.t.Helper()
-	s, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+func (b *written) noConsumers() {
+	b.Helper()
+	s, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
 	if err != nil {
-		b.t.Fatal(err)
+		b.Fatal(err)
 	}
 	if n := s.CachedInfo().State.Consumers; n != 0 {
-		b.t.Errorf("the log has %d consumers", n)
+		b.Errorf("the log has %d consumers", n)
 	}
 }
 
@@ -198,7 +198,7 @@ func (b *bench) noConsumers() {
 // follows what is appended.
 func TestFollowSlowly(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newWritten(t)
 	const large, before, after = 1 << 20, 40, 100
 	message := make([]byte, large)
 	store := func(n int) {
@@ -208,7 +208,7 @@ func TestFollowSlowly(t *testing.T) {
 	}
 	store(before)
 	failed := make(chan error, 1000)
-	nc, err := nats.Connect(b.server.URL(), append(b.server.Options(bus.RoleGraph), nats.Timeout(testkit.Timeout),
+	nc, err := nats.Connect(b.Server.URL(), append(b.Server.Options(bus.RoleGraph), nats.Timeout(testkit.Timeout),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { failed <- err }))...)
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestFollowSlowly(t *testing.T) {
 	}
 	log := b.open(js)
 	visited, goOn := make(chan uint64), make(chan struct{})
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- log.Follow(ctx, 1, func(m eventlog.Message) error {
@@ -232,7 +232,7 @@ func TestFollowSlowly(t *testing.T) {
 	// visit has the replica take a message, and wait with the next.
 	visit := func(want uint64) {
 		t.Helper()
-		if got := testkit.Receive(t, b.ctx, "a message", visited); got != want {
+		if got := testkit.Receive(t, b.Ctx, "a message", visited); got != want {
 			t.Fatalf("visited %d, want %d", got, want)
 		}
 	}

@@ -12,25 +12,25 @@ import (
 // A commit that the stream has lost is appended again at its position, once, and only as it was.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	from, to := newBench(t), newBench(t)
+	from, to := newWritten(t), newWritten(t)
 	var lost []eventlog.Message
 	for i := range byte(3) {
-		if err := appendTo(from.ctx, from.other, uint64(i), i+1); err != nil {
+		if err := appendTo(from.Ctx, from.other, uint64(i), i+1); err != nil {
 			t.Fatal(err)
 		}
-		m, err := from.other.Message(from.ctx, uint64(i)+1)
+		m, err := from.other.Message(from.Ctx, uint64(i)+1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lost = append(lost, m)
 	}
 	broken := (*eventlog.BrokenError)(nil)
-	if err := to.log.Restore(to.ctx, lost[1]); !errors.As(err, &broken) {
+	if err := to.log.Restore(to.Ctx, lost[1]); !errors.As(err, &broken) {
 		t.Errorf("behind the end of the stream: %v", err)
 	}
 	for _, l := range []*eventlog.Log{to.log, to.other} { // two processes
 		for _, m := range lost[:2] {
-			if err := l.Restore(to.ctx, m); err != nil {
+			if err := l.Restore(to.Ctx, m); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -38,17 +38,17 @@ func TestRestore(t *testing.T) {
 	to.has(1, 2)
 	moved := lost[2]
 	moved.Sequence++
-	if err := to.log.Restore(to.ctx, moved); !errors.As(err, &broken) {
+	if err := to.log.Restore(to.Ctx, moved); !errors.As(err, &broken) {
 		t.Errorf("at another position: %v", err)
 	}
-	if err := testkit.Conn(t, to.server, bus.RoleGraph).Publish(bus.LogSubject(realm), []byte("no commit")); err != nil {
+	if err := testkit.Conn(t, to.Server, bus.RoleGraph).Publish(bus.LogSubject(realm), []byte("no commit")); err != nil {
 		t.Fatal(err)
 	}
 	to.waitForLast(3)
-	if err := to.log.Restore(to.ctx, lost[2]); !errors.Is(err, eventlog.ErrFenced) {
+	if err := to.log.Restore(to.Ctx, lost[2]); !errors.Is(err, eventlog.ErrFenced) {
 		t.Errorf("where a foreign message stands: %v", err)
 	}
-	if last, _, err := to.other.Last(to.ctx); err != nil || last != 3 {
+	if last, _, err := to.other.Last(to.Ctx); err != nil || last != 3 {
 		t.Errorf("the stream ends at %d, %v", last, err)
 	}
 }

@@ -34,7 +34,7 @@ func updates(resource string, from uint64, count, bytes int) []state.Change {
 	return changes
 }
 
-func (b *bench) commit(changes []state.Change) {
+func (b *hubRealm) commit(changes []state.Change) {
 	b.hub.Begin()
 	b.hub.Commit(changes[len(changes)-1].Revision, changes)
 }

@@ -19,22 +19,22 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// bench is a realm whose changes go to a hub.
-type bench struct {
+// hubRealm is a realm whose changes go to a hub.
+type hubRealm struct {
 	*statetest.Realm
 	t   *testing.T
 	ctx context.Context
 	hub *watch.Hub
 }
 
-func start(t *testing.T) *bench {
+func start(t *testing.T) *hubRealm {
 	t.Helper()
 	return startWith(t, watch.Limits{})
 }
 
-func startWith(t *testing.T, limits watch.Limits) *bench {
+func startWith(t *testing.T, limits watch.Limits) *hubRealm {
 	t.Helper()
-	b := &bench{t: t, ctx: testkit.Context(t), Realm: statetest.New(t)}
+	b := &hubRealm{t: t, ctx: testkit.Context(t), Realm: statetest.New(t)}
 	b.hub = watch.NewHub(b.State.Checkpoint().GetRevision(), time.Now, limits)
 	b.Begin = b.hub.Begin
 	b.Applied = func(revision uint64, changes []state.Change, _ []state.WorkChange) { b.hub.Commit(revision, changes) }
@@ -43,13 +43,13 @@ func startWith(t *testing.T, limits watch.Limits) *bench {
 
 // watcher is a watch of pods. It receives batches.
 type watcher struct {
-	b       *bench
+	b       *hubRealm
 	batches chan *coppicev1.WatchBatch
 	ended   chan error
 	last    uint64
 }
 
-func (b *bench) watch(change func(*watch.Target)) *watcher {
+func (b *hubRealm) watch(change func(*watch.Target)) *watcher {
 	b.t.Helper()
 	w := &watcher{b: b, batches: make(chan *coppicev1.WatchBatch, 100), ended: make(chan error, 1)}
 	target := watch.Target{

@@ -14,10 +14,10 @@ import (
 )
 
 // inProcess returns the benches of realms that one process serves.
-func inProcess(t *testing.T, realms int, limits watch.Limits) (*watch.Process, []*bench) {
+func inProcess(t *testing.T, realms int, limits watch.Limits) (*watch.Process, []*hubRealm) {
 	t.Helper()
 	p := watch.NewProcess(limits)
-	benches := make([]*bench, realms)
+	benches := make([]*hubRealm, realms)
 	for i := range benches {
 		b := startWith(t, limits)
 		b.hub = p.NewHub(fmt.Sprint("realm-", i), b.State.Checkpoint().GetRevision(), time.Now, limits)
