@@ -49,17 +49,11 @@ func serve(ctx context.Context, t *testing.T, address string, ready func() error
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	stop = func() error {
-		cancel()
-		err := <-ended
-		ended <- err
-		return err
+	running := testkit.Run(t, s.Run).MayFail()
+	return s, func() error {
+		running.Cancel()
+		return running.Wait()
 	}
-	t.Cleanup(func() { _ = stop() })
-	return s, stop
 }
 
 func TestPages(t *testing.T) {

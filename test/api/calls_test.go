@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -59,20 +60,12 @@ func (r *realm) blocked(namespace string, finalizers []string, count int, body s
 func (r *realm) finalize(finalizer string) (calls *atomic.Int64, stop func()) {
 	r.TB.Helper()
 	calls = &atomic.Int64{}
-	ctx, cancel := context.WithCancel(r.Ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- r.RunFinalizer(ctx, finalizer, func(context.Context, *client.Call) error {
+	return calls, testkit.Run(r.TB, func(ctx context.Context) error {
+		return r.RunFinalizer(ctx, finalizer, func(context.Context, *client.Call) error {
 			calls.Add(1)
 			return nil
 		})
-	}()
-	return calls, func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.TB.Error(err)
-		}
-	}
+	}).Stop
 }
 
 // emptied waits until a namespace has no config maps.

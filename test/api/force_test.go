@@ -29,20 +29,13 @@ func TestForceFinalizer(t *testing.T) {
 	}
 	r.emptied("force")
 
-	ctx, cancel := context.WithCancel(r.Ctx)
-	called, ended := make(chan struct{}, 100), make(chan error, 1)
-	go func() {
-		ended <- r.RunFinalizer(ctx, name, func(ctx context.Context, _ *client.Call) error {
+	called := make(chan struct{}, 100)
+	testkit.Run(t, func(ctx context.Context) error {
+		return r.RunFinalizer(ctx, name, func(ctx context.Context, _ *client.Call) error {
 			called <- struct{}{}
 			<-ctx.Done()
 			return ctx.Err()
 		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 	r.blocked("force", []string{name}, 1, "")
 	testkit.Receive(t, r.Ctx, "a call of the finalizer", called)

@@ -142,15 +142,7 @@ func (d *doubt) serve(name string, nc *nats.Conn, ttl time.Duration) *graph.Serv
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	d.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			d.t.Errorf("graph service %s: %v", name, err)
-		}
-	})
+	testkit.Run(d.t, s.Run)
 	return s
 }
 

@@ -221,19 +221,19 @@ func TestForgedParkedWork(t *testing.T) {
 	if m, err := nc.Request(parked, forged, testkit.Timeout); err != nil || strings.Contains(string(m.Data), "error") {
 		t.Fatalf("%v, %v", m, err)
 	}
-	before, err := r.owner.Log().Last(r.Ctx)
+	before, err := r.Log().Last(r.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := r.owner.Operations().ListParked(r.Ctx)
+	list, err := r.Operations().ListParked(r.Ctx)
 	if err != nil || len(list.Parked) != 1 {
 		t.Fatalf("parked: %v, %v", list, err)
 	}
-	failed, err := r.owner.Operations().RetryParked(r.Ctx, []uint64{list.Parked[0].GetId()})
+	failed, err := r.Operations().RetryParked(r.Ctx, []uint64{list.Parked[0].GetId()})
 	if err != nil || !errors.Is(failed[0], client.ErrInvalid) {
 		t.Errorf("retried: %v, %v", failed, err)
 	}
-	if last, err := r.owner.Log().Last(r.Ctx); err != nil || last != before {
+	if last, err := r.Log().Last(r.Ctx); err != nil || last != before {
 		t.Errorf("the log ends at %d, and did at %d: %v", last, before, err)
 	}
 }
@@ -280,7 +280,7 @@ func TestAbandonedVerification(t *testing.T) {
 		if err := sub.Unsubscribe(); err != nil {
 			t.Fatal(err)
 		}
-		if v, err := r.owner.Operations().Verify(r.Ctx); err != nil || v.GetDifference() != "" {
+		if v, err := r.Operations().Verify(r.Ctx); err != nil || v.GetDifference() != "" {
 			t.Errorf("verification: %v, %v", v, err)
 		}
 	}

@@ -178,9 +178,7 @@ func TestStreamsGoOn(t *testing.T) {
 	for i, since := 0, time.Now(); time.Since(since) < 10*life; i++ {
 		name := fmt.Sprint("s", i)
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
-		if _, err := r.owner.Resource(secrets, "shop").Create(r.Ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		r.Create(secrets, "shop", o)
 		for what, from := range map[string]<-chan string{"the watch": watched, "the log": read} {
 			if got := testkit.Receive(t, r.Ctx, what+" to deliver "+name, from); got != name {
 				t.Fatalf("%s delivers %s, want %s", what, got, name)

@@ -216,12 +216,8 @@ func (r *realm) called(js jetstream.JetStream) {
 		secrets: {Metadata: &coppicev1.ObjectMeta{Name: "called", Finalizers: []string{bus.ExampleFinalizer, controllerFinalizer}}},
 		pods:    {Metadata: &coppicev1.ObjectMeta{Name: "called"}, Spec: []byte(`{"nodeName":"n"}`)},
 	} {
-		if _, err := r.owner.Resource(of, "calls").Create(r.Ctx, o); err != nil {
-			r.TB.Fatal(err)
-		}
-		if _, err := r.owner.Resource(of, "calls").Delete(r.Ctx, "called", client.GracePeriod(100*time.Hour)); err != nil {
-			r.TB.Fatal(err)
-		}
+		r.Create(of, "calls", o)
+		r.Delete(of, "calls", "called", client.GracePeriod(100*time.Hour))
 	}
 	r.notified(js)
 	stream := bus.FinalizeStream(bus.DefaultRealm)
@@ -253,17 +249,11 @@ var noticed = struct{ Plural, Namespace, Name, Policy string }{secrets.Plural, "
 // notified has a program called about a notice.
 func (r *realm) notified(js jetstream.JetStream) {
 	r.TB.Helper()
-	object, err := r.owner.Resource(secrets, noticed.Namespace).Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: noticed.Name}})
-	if err != nil {
-		r.TB.Fatal(err)
-	}
-	_, err = r.owner.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Create(r.Ctx, &coppicev1.Object{
+	object := r.Create(secrets, noticed.Namespace, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: noticed.Name}})
+	r.Create(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "", &coppicev1.Object{
 		Metadata: &coppicev1.ObjectMeta{Name: noticed.Policy},
 		Spec:     fmt.Appendf(nil, `{"kind":"Secret","condition":"object.metadata.name == '%s'","notice":"100h","call":"example.com/keeper"}`, noticed.Name),
 	})
-	if err != nil {
-		r.TB.Fatal(err)
-	}
 	c, err := js.CreateConsumer(r.Ctx, bus.FinalizeStream(bus.DefaultRealm), bus.ExpiryConsumer(bus.DefaultRealm, "example.com/keeper"))
 	if err != nil {
 		r.TB.Fatal(err)

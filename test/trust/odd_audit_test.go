@@ -32,10 +32,7 @@ func (r *realm) mark() []*coppicev1.Object {
 	create := func(name string, finalizers []string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
 		r.TB.Helper()
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: finalizers, OwnerReferences: owners}}
-		created, err := r.owner.Resource(secrets, markers).Create(r.Ctx, o)
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		created := r.Create(secrets, markers, o)
 		return created
 	}
 	owner := create("owner", nil)
@@ -44,12 +41,10 @@ func (r *realm) mark() []*coppicev1.Object {
 	waiting := create("waiting", nil)
 	create("waited-for", []string{guard}, client.NewOwnerReference(waiting, client.WithBlockOwnerDeletion(true)))
 	for name, policy := range map[string]client.PropagationPolicy{"guarded": client.Background, "waiting": client.Foreground} {
-		if _, err := r.owner.Resource(secrets, markers).Delete(r.Ctx, name, policy); err != nil {
-			r.TB.Fatal(err)
-		}
+		r.Delete(secrets, markers, name, policy)
 	}
 	r.WaitFor("the dependent to be deleted", func() bool {
-		o, err := r.owner.Resource(secrets, markers).Get(r.Ctx, "waited-for")
+		o, err := r.Resource(secrets, markers).Get(r.Ctx, "waited-for")
 		return err == nil && o.GetMetadata().GetDeletionTimestamp() != nil
 	})
 	return r.objects(secrets, markers)
@@ -66,9 +61,7 @@ func (r *realm) victims() {
 				o.Metadata.Labels = map[string]string{"app": "web"}
 				o.Metadata.Finalizers = []string{bus.ExampleFinalizer, controllerFinalizer, guard}
 			}
-			if _, err := r.owner.Resource(of, "odd").Create(r.Ctx, o); err != nil {
-				r.TB.Fatal(err)
-			}
+			r.Create(of, "odd", o)
 		}
 	}
 }
@@ -77,7 +70,7 @@ func (r *realm) victims() {
 func (r *realm) objects(of client.Resource, namespace string) []*coppicev1.Object {
 	r.TB.Helper()
 	var list []*coppicev1.Object
-	for o, err := range r.owner.Resource(of, namespace).List(r.Ctx) {
+	for o, err := range r.Resource(of, namespace).List(r.Ctx) {
 		if err != nil {
 			r.TB.Fatal(err)
 		}
@@ -104,7 +97,7 @@ func newAudit(r *realm) *audit {
 		r.TB.Fatal(err)
 	}
 	a := &audit{r: r, js: js, markers: r.mark(), by: map[string]int{}}
-	last, err := r.owner.Log().Last(r.Ctx)
+	last, err := r.Log().Last(r.Ctx)
 	if err != nil {
 		r.TB.Fatal(err)
 	}
@@ -173,7 +166,7 @@ func (a *audit) check(senders ...string) (violations []string) {
 			violations = append(violations, fmt.Sprintf(format, args...))
 		}
 	}
-	for c, err := range a.r.owner.Log().Read(a.r.Ctx, client.FromSequence(a.next)) {
+	for c, err := range a.r.Log().Read(a.r.Ctx, client.FromSequence(a.next)) {
 		if err != nil {
 			a.r.TB.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func TestOddRequests(t *testing.T) {
 	f.phase(*oddRequests/2, f.roles...)
 
 	r.WaitFor("the services to be ready still", func() bool { return r.Services.Ready() == nil })
-	v, err := r.owner.Operations().Verify(r.Ctx)
+	v, err := r.Operations().Verify(r.Ctx)
 	if err != nil || v.GetDifference() != "" {
 		t.Errorf("verification: %v, %v", v, err)
 	}
@@ -166,12 +166,12 @@ func (f *fuzz) fence() {
 			a.Finalizer = guard
 		}
 		var refused *client.Error
-		if err := rpc.Send(f.r.Ctx, f.r.owner.Conn(), a.Subject(), nil, nil, &coppicev1.ObjectsReply{}); !errors.As(err, &refused) || refused.Reason != client.ErrBadRequest {
+		if err := rpc.Send(f.r.Ctx, f.r.Conn(), a.Subject(), nil, nil, &coppicev1.ObjectsReply{}); !errors.As(err, &refused) || refused.Reason != client.ErrBadRequest {
 			f.r.TB.Fatalf("%s with an empty body: %v", verb, err)
 		}
 	}
 	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "fence"}}
-	if _, err := f.r.owner.Resource(secrets, "odd").Create(f.r.Ctx, o, client.DryRun(true)); err != nil {
+	if _, err := f.r.Resource(secrets, "odd").Create(f.r.Ctx, o, client.DryRun(true)); err != nil {
 		f.r.TB.Fatal(err)
 	}
 }

@@ -21,12 +21,8 @@ func TestParts(t *testing.T) {
 	r := startWith(t, allinone.Config{Auth: true})
 	policies, pods := client.Resource{Group: "coppice.dev", Plural: "protectionpolicies"}, client.Resource{Plural: "pods"}
 	policy := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "p"}, Spec: []byte(`{"kind":"Secret","selector":"app=none","reason":"x"}`)}
-	if _, err := r.owner.Resource(policies, "").Create(r.Ctx, policy); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.owner.Resource(pods, "prod").Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "p"}}); err != nil {
-		t.Fatal(err)
-	}
+	r.Create(policies, "", policy)
+	r.Create(pods, "prod", &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "p"}})
 	both := []client.Deletion{{Resource: secrets, Namespace: "prod", Names: []string{"s1"}}, {Resource: policies, Names: []string{"p"}}}
 	conn := r.conn(bus.RoleApplication)
 	application := client.New(conn, client.WithActor(bus.RoleApplication))
@@ -40,7 +36,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		r.unharmed()
-		if _, err := r.owner.Resource(policies, "").Get(r.Ctx, "p"); err != nil {
+		if _, err := r.Resource(policies, "").Get(r.Ctx, "p"); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -70,7 +66,7 @@ func TestParts(t *testing.T) {
 		"no grant":                             nil,
 		"the grant of another kind":            ask(application, bus.RoleApplication, bus.VerbDelete, secrets, "prod"),
 		"the grant to plan":                    ask(application, bus.RoleApplication, bus.VerbPlan, policies, ""),
-		"the grant of another actor to delete": ask(r.owner, bus.RoleOperator, bus.VerbDelete, policies, ""),
+		"the grant of another actor to delete": ask(r.Client, bus.RoleOperator, bus.VerbDelete, policies, ""),
 	} {
 		a := bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleApplication, Verb: bus.VerbDelete, Plural: "secrets", Namespace: "prod"}
 		err := rpc.Send(r.Ctx, conn, a.Subject(), nil, encoded(t, &coppicev1.DeleteRequest{
@@ -86,14 +82,14 @@ func TestParts(t *testing.T) {
 	refused("a plan without the permission", err, "may not plan secrets")
 
 	// With the permission all of it is deleted.
-	if p, err = r.owner.PlanDeletions(r.Ctx, both); err != nil {
+	if p, err = r.PlanDeletions(r.Ctx, both); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.owner.DeletePlanned(r.Ctx, p.GetPlan(), both); err != nil {
+	if _, err := r.DeletePlanned(r.Ctx, p.GetPlan(), both); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range both {
-		o, err := r.owner.Resource(d.Resource, d.Namespace).Get(r.Ctx, d.Names[0])
+		o, err := r.Resource(d.Resource, d.Namespace).Get(r.Ctx, d.Names[0])
 		if !errors.Is(err, client.ErrNotFound) && o.GetMetadata().GetDeletionTimestamp() == nil {
 			t.Errorf("%s/%s is not deleted: %v", d.Resource, d.Names[0], err)
 		}

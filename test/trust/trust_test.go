@@ -24,10 +24,9 @@ func TestMain(m *testing.M) {
 
 var secrets = client.Resource{Plural: "secrets"}
 
-// realm is a running realm with objects that an attacker would delete.
+// realm is a running realm with objects that an attacker would delete. Its client is an operator.
 type realm struct {
 	*stack.Stack
-	owner *client.Client // operator
 	// connect connects as an attacker: the server may refuse subjects.
 	connect func(role string, opts ...nats.Option) (*nats.Conn, error)
 
@@ -54,12 +53,10 @@ func startWith(t *testing.T, c allinone.Config) *realm {
 // populate creates the objects that an attacker would delete.
 func (r *realm) populate() {
 	r.TB.Helper()
-	r.owner = client.New(r.conn(bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	r.Client = client.New(r.conn(bus.RoleOperator), client.WithActor(bus.RoleOperator))
 	for i := range 10 {
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("s", i)}}
-		if _, err := r.owner.Resource(secrets, "prod").Create(r.Ctx, o); err != nil {
-			r.TB.Fatal(err)
-		}
+		r.Create(secrets, "prod", o)
 	}
 }
 
@@ -90,12 +87,12 @@ func (r *realm) unharmed(fences ...func()) {
 		for _, f := range fences {
 			f()
 		}
-		if _, err := r.owner.Resource(secrets, "elsewhere").DeleteEverything(r.Ctx); err != nil {
+		if _, err := r.Resource(secrets, "elsewhere").DeleteEverything(r.Ctx); err != nil {
 			r.TB.Fatal(err)
 		}
 	}
 	n := 0
-	for _, err := range r.owner.Resource(secrets, "prod").List(r.Ctx) {
+	for _, err := range r.Resource(secrets, "prod").List(r.Ctx) {
 		if err != nil {
 			r.TB.Fatal(err)
 		}

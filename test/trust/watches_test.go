@@ -147,9 +147,7 @@ func TestStreamsAreRenewed(t *testing.T) {
 			begun := time.Now()
 			for i := 0; i < 20 || time.Since(begun) < 500*time.Millisecond; i++ {
 				name := fmt.Sprint("n", i)
-				if _, err := r.owner.Resource(secrets, "new").Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}); err != nil {
-					t.Fatal(err)
-				}
+				r.Create(secrets, "new", &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}})
 				if got := testkit.Receive(t, r.Ctx, "the creation of "+name, events); got != name {
 					t.Fatalf("the watch delivers %s, want %s", got, name)
 				}
