@@ -18,22 +18,14 @@ import (
 func TestRunAgent(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	pods := s.Resource(client.Resource{Plural: bus.ExampleAgent}, "shop")
+	pods := client.Resource{Plural: bus.ExampleAgent}
 	create := func(name string) {
-		t.Helper()
-		if _, err := pods.Create(s.Ctx, &coppicev1.Object{
+		s.Create(pods, "shop", &coppicev1.Object{
 			Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(`{"nodeName":"n","terminationGracePeriodSeconds":600}`),
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 	}
 	remove := func(name string, opts ...client.DeleteOption) client.DeleteState {
-		t.Helper()
-		r, err := pods.Delete(s.Ctx, name, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.State
+		return s.Delete(pods, "shop", name, opts...).State
 	}
 	create("forced")
 	if state := remove("forced"); state != client.Pending {
@@ -47,7 +39,7 @@ func TestRunAgent(t *testing.T) {
 	failed := false
 	c := s.As(bus.RoleAgent)
 	testkit.Run(t, func(ctx context.Context) error {
-		return c.RunAgent(ctx, client.Resource{Plural: bus.ExampleAgent}, func(_ context.Context, call *client.Termination) error {
+		return c.RunAgent(ctx, pods, func(_ context.Context, call *client.Termination) error {
 			calls <- call
 			if !failed {
 				failed = true
@@ -68,8 +60,5 @@ func TestRunAgent(t *testing.T) {
 		}
 		last = call.Attempt
 	}
-	s.WaitFor("the end of web", func() bool {
-		_, err := pods.Get(s.Ctx, "web")
-		return errors.Is(err, client.ErrNotFound)
-	})
+	s.Gone(pods, "shop", "web")
 }

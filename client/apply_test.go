@@ -33,9 +33,7 @@ func TestApplyBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := objects.Create(s.Ctx, manifest("changed", "old")); err != nil {
-		t.Fatal(err)
-	}
+	s.Create(configMaps, "shop", manifest("changed", "old"))
 	batch := []*client.Object{manifest("new", "new"), manifest("same", "old"), manifest("changed", "new"), manifest("no name", "new")}
 
 	// Neither a dry run nor an atomic batch with a refused object changes anything.

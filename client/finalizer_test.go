@@ -171,11 +171,9 @@ func TestLargeObjectsAreFetched(t *testing.T) {
 		calls <- call
 		return nil
 	})
-	if _, err := s.objects.Create(s.Ctx, &coppicev1.Object{
+	s.Create(configMaps, "shop", &coppicev1.Object{
 		Metadata: &coppicev1.ObjectMeta{Name: "large", Finalizers: []string{bus.ExampleFinalizer}}, Spec: spec,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	s.delete("large")
 	call := testkit.Receive(t, s.Ctx, "a call", calls)
 	if o := call.Object; len(o.GetSpec()) != len(spec) || o.GetMetadata().GetName() != "large" || len(o.GetMetadata().GetFinalizers()) != 1 {

@@ -100,9 +100,7 @@ func TestAdopt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := objects.Create(s.Ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		s.Create(configMaps, "shop", o)
 	}
 	create("orphan", "web", nil)
 	create("mine", "web", owner)

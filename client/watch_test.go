@@ -62,9 +62,7 @@ func TestWatchWithSlowConsumer(t *testing.T) {
 	s := start(t)
 	objects := s.objects
 	for i := range n {
-		if _, err := objects.Create(s.Ctx, large(fmt.Sprintf("c-%02d", i), "before", 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		s.Create(configMaps, "shop", large(fmt.Sprintf("c-%02d", i), "before", 1<<20))
 	}
 	update := func() {
 		t.Helper()
