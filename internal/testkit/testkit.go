@@ -1,5 +1,6 @@
 // Package testkit has what tests of several packages share: an embedded NATS server with a
-// user for each role, connections, and functions that wait for a condition.
+// user for each role, connections, and functions that wait for a condition. A test of one service
+// runs it with Run in a Realm, and plays the other services. Package stack runs all of them.
 //
 // Tests wait for conditions, never for durations. A condition has a name, which the failure
 // of a test reports.
