@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
@@ -18,7 +19,7 @@ func (r *resourceClient) ForceFinalizer(ctx context.Context, name, finalizer, re
 			at.Name = name
 			if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
 				if c := r.c.calls[callKey{finalizer, u}]; c != nil && c.active && o.Call != uint64(c.attempts) {
-					return nil, &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf(
+					return nil, &lifecycle.Error{Reason: api.ErrConflict, Message: fmt.Sprintf(
 						"the controller of finalizer %s works on its call for %s; to remove the finalizer nevertheless, name call %d", finalizer, name, c.attempts)}
 				}
 			}

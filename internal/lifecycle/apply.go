@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -102,7 +103,7 @@ func ApplyChecked(ctx *Context, at Key, m *Manifest) (*Outcome, *Error) {
 	}
 	merged, applied, duplicates, fail := applyTo(ctx.Kinds(), Object{Node: was, Body: ctx.Body(was)}, o, m.applied)
 	if fail != nil {
-		return nil, at.err(ReasonBadRequest, "%s: %v", at, fail)
+		return nil, at.err(api.ErrBadRequest, "%s: %v", at, fail)
 	}
 	if m.object.GetApiVersion() == "" {
 		merged.ApiVersion = was.APIVersion

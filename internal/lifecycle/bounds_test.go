@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
@@ -69,7 +70,7 @@ func TestLists(t *testing.T) {
 			}
 			for _, n := range []int{1001, 20_000} {
 				_, err := do(r.Context(), at, listed(field, n))
-				if !errors.Is(err, lifecycle.ReasonInvalid) || len(err.Causes) != 1 || err.Causes[0].Field != field ||
+				if !errors.Is(err, api.ErrInvalid) || len(err.Causes) != 1 || err.Causes[0].Field != field ||
 					!strings.Contains(err.Causes[0].Message, "at most 1000") {
 					t.Errorf("%s with %d %s: %v", name, n, field, err)
 				}
@@ -113,7 +114,7 @@ func TestJSONBounds(t *testing.T) {
 				switch {
 				case c.want == nil && err != nil:
 					t.Errorf("%s: %v", name, err)
-				case c.want != nil && (!errors.Is(err, lifecycle.ReasonInvalid) || !strings.Contains(err.Message, field+": ") || !strings.Contains(err.Message, c.want.Error())):
+				case c.want != nil && (!errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Message, field+": ") || !strings.Contains(err.Message, c.want.Error())):
 					t.Errorf("%s with %s %.20q: %v, want %v", name, field, c.spec, err, c.want)
 				}
 			}
@@ -123,11 +124,11 @@ func TestJSONBounds(t *testing.T) {
 	at := lifecycle.Key{Kind: r.Kinds().Resource("pods"), Namespace: "default"}
 	imported(t, r, at)
 	for _, raw := range [][]byte{nested(jsonvalue.MaxDepth + 1), []byte("\"\xff\"")} {
-		if _, err := lifecycle.UpdateStatus(r.Context(), at, &coppicev1.Object{Metadata: listed("", 0).Metadata, Status: raw}); !errors.Is(err, lifecycle.ReasonInvalid) {
+		if _, err := lifecycle.UpdateStatus(r.Context(), at, &coppicev1.Object{Metadata: listed("", 0).Metadata, Status: raw}); !errors.Is(err, api.ErrInvalid) {
 			t.Errorf("a status %.20q: %v", raw, err)
 		}
 		patch := []byte(`{"spec":` + string(raw) + `}`)
-		if _, err := lifecycle.Patch(r.Context(), at, &coppicev1.Patch{Name: "a", Patch: patch}); !errors.Is(err, lifecycle.ReasonBadRequest) {
+		if _, err := lifecycle.Patch(r.Context(), at, &coppicev1.Patch{Name: "a", Patch: patch}); !errors.Is(err, api.ErrBadRequest) {
 			t.Errorf("a patch %.20q: %v", patch, err)
 		}
 	}

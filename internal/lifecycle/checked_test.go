@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -48,7 +49,7 @@ func TestCheckFindsEverything(t *testing.T) {
 		Name: "a/b", Labels: map[string]string{"z!": "x", "a": "!"},
 		OwnerReferences: []*coppicev1.OwnerReference{{ApiVersion: "v1", Kind: "Pod", Name: "o", Uid: "!"}},
 	}})
-	if err == nil || !errors.Is(err, lifecycle.ReasonInvalid) {
+	if err == nil || !errors.Is(err, api.ErrInvalid) {
 		t.Fatalf("Create = %v", err)
 	}
 	var fields []string
@@ -120,7 +121,7 @@ func TestLongListsAreNotMerged(t *testing.T) {
 		v := &counts{View: r, read: map[uid.UID]int{}}
 		ctx.View = v
 		_, err := lifecycle.Apply(ctx, at, &coppicev1.Object{Metadata: m})
-		if err == nil || !errors.Is(err, lifecycle.ReasonInvalid) || len(err.Causes) != 1 || err.Causes[0].Field != field || v.bodies != 0 {
+		if err == nil || !errors.Is(err, api.ErrInvalid) || len(err.Causes) != 1 || err.Causes[0].Field != field || v.bodies != 0 {
 			t.Errorf("%s: %v, after %d bodies were read", field, err, v.bodies)
 		}
 	}

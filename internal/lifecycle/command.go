@@ -51,7 +51,7 @@ type Outcome struct {
 // Changed reports whether the outcome has events.
 func (o *Outcome) Changed() bool { return len(o.Events) > 0 }
 
-// Find returns the live object with this key, or an error with ReasonNotFound.
+// Find returns the live object with this key, or an error with api.ErrNotFound.
 func Find(v View, k Key) (*Node, *Error) {
 	if u := v.Lookup(k.Kind, k.Namespace, k.Name); u != "" {
 		if n := v.Node(u); n != nil {

@@ -167,14 +167,14 @@ func checkContentsGone(v View, at Key, n *Node, finalizer string) *Error {
 func checkStays(ctx *Context, at Key, session string) *Error {
 	v := ctx.View
 	if n := v.Node(at.Kind.UID); n != nil && n.Terminating() && !mayReceive(ctx, n, session) {
-		return at.err(ReasonMethodNotAllowed, "%s cannot be created: its kind %s is being deleted", at, n.Name)
+		return at.err(api.ErrMethodNotAllowed, "%s cannot be created: its kind %s is being deleted", at, n.Name)
 	}
 	namespaces := v.Kinds().Of("", "Namespace")
 	if at.Namespace == "" || namespaces == nil {
 		return nil
 	}
 	if n := v.Node(v.Lookup(namespaces, "", at.Namespace)); n != nil && n.Terminating() && !mayReceive(ctx, n, session) {
-		e := at.err(ReasonForbidden, "%s is forbidden: unable to create new content in namespace %s because it is being terminated", at, at.Namespace)
+		e := at.err(api.ErrForbidden, "%s is forbidden: unable to create new content in namespace %s because it is being terminated", at, at.Namespace)
 		e.Causes = []Cause{{
 			Reason: api.CauseNamespaceTerminating, Field: "metadata.namespace", Message: fmt.Sprintf("namespace %s is being terminated", at.Namespace),
 		}}

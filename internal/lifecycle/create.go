@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -66,7 +67,7 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 	if generated {
 		at.Name = generateName(ctx, at, meta.GetGenerateName())
 		if at.Name == "" {
-			e := at.err(ReasonAlreadyExists, "%s: no free name with generateName %q was found in %d tries; try again", at.Kind.Resource(), meta.GetGenerateName(), maxGenerateTries)
+			e := at.err(api.ErrAlreadyExists, "%s: no free name with generateName %q was found in %d tries; try again", at.Kind.Resource(), meta.GetGenerateName(), maxGenerateTries)
 			e.RetryAfter = generateRetry
 			return nil, e
 		}
@@ -153,14 +154,14 @@ func target(at Key, o *coppicev1.Object) (Key, *coppicev1.Object, *Error) {
 	}
 	version := VersionOf(o.GetApiVersion())
 	if o.GetApiVersion() != APIVersionOf(at.Kind.Group, version) || o.GetKind() != at.Kind.Kind {
-		return at, nil, at.err(ReasonBadRequest, "the object is a %s %s, but the request is for %s (%s)",
+		return at, nil, at.err(api.ErrBadRequest, "the object is a %s %s, but the request is for %s (%s)",
 			o.GetApiVersion(), o.GetKind(), at.Kind.Resource(), APIVersionOf(at.Kind.Group, at.Kind.Kind))
 	}
 	if err := checkVersion(at, version); err != nil {
 		return at, nil, err
 	}
 	if ns := meta.GetNamespace(); ns != at.Namespace && (ns != "" || !at.Kind.Namespaced()) {
-		return at, nil, at.err(ReasonBadRequest, "the namespace of the object (%s) does not match the namespace of the request (%s)", ns, at.Namespace)
+		return at, nil, at.err(api.ErrBadRequest, "the namespace of the object (%s) does not match the namespace of the request (%s)", ns, at.Namespace)
 	}
 	return at, o, nil
 }
@@ -169,7 +170,7 @@ func checkVersion(at Key, version string) *Error {
 	if at.Kind.Serves(version) {
 		return nil
 	}
-	return at.err(ReasonBadRequest, "%s has no version %q; it has %s", at.Kind.Resource(), version, versionNames(at.Kind))
+	return at.err(api.ErrBadRequest, "%s has no version %q; it has %s", at.Kind.Resource(), version, versionNames(at.Kind))
 }
 
 func versionNames(k *Kind) string {
@@ -235,7 +236,7 @@ func validateGoverning(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 
 func checkSize(ctx *Context, k Key, size int) *Error {
 	if ctx.MaxObject > 0 && size > ctx.MaxObject {
-		return k.err(ReasonRequestEntityTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
+		return k.err(api.ErrRequestEntityTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
 	}
 	return nil
 }
@@ -245,7 +246,7 @@ func errAlreadyExists(k Key, existing *Node) *Error {
 	if existing != nil && existing.Terminating() {
 		prefix = "object is being deleted: " // A1.4
 	}
-	e := k.err(ReasonAlreadyExists, "%s%s already exists%s", prefix, k, waitsFor(existing))
+	e := k.err(api.ErrAlreadyExists, "%s%s already exists%s", prefix, k, waitsFor(existing))
 	if existing != nil {
 		e.UID = existing.UID.String()
 	}

@@ -17,25 +17,6 @@ type (
 	Cause = api.Cause
 )
 
-// The reasons; package api explains each.
-const (
-	ReasonBadRequest            = api.ErrBadRequest
-	ReasonForbidden             = api.ErrForbidden
-	ReasonNotFound              = api.ErrNotFound
-	ReasonAlreadyExists         = api.ErrAlreadyExists
-	ReasonConflict              = api.ErrConflict
-	ReasonExpired               = api.ErrExpired
-	ReasonRequestEntityTooLarge = api.ErrRequestEntityTooLarge
-	ReasonInvalid               = api.ErrInvalid
-	ReasonUnknownKind           = api.ErrUnknownKind
-	ReasonTooManyRequests       = api.ErrTooManyRequests
-	ReasonInternalError         = api.ErrInternalError
-	ReasonServiceUnavailable    = api.ErrServiceUnavailable
-	ReasonTimeout               = api.ErrTimeout
-	ReasonMethodNotAllowed      = api.ErrMethodNotAllowed
-	ReasonOutcomeUnknown        = api.ErrOutcomeUnknown
-)
-
 // Key names an object to a reader and to a command: resource, namespace, name.
 type Key struct {
 	Kind      *Kind
@@ -63,11 +44,11 @@ func (k Key) err(reason Reason, format string, args ...any) *Error {
 }
 
 func errNotFound(k Key) *Error {
-	return k.err(ReasonNotFound, "%s not found", k)
+	return k.err(api.ErrNotFound, "%s not found", k)
 }
 
 func errConflict(k Key, format string, args ...any) *Error {
-	return k.err(ReasonConflict, "operation cannot be fulfilled on %s: %s", k, fmt.Sprintf(format, args...))
+	return k.err(api.ErrConflict, "operation cannot be fulfilled on %s: %s", k, fmt.Sprintf(format, args...))
 }
 
 // invalid returns nil if nothing is wrong.
@@ -83,7 +64,7 @@ func invalid(k Key, causes []Cause) *Error {
 	if len(said) > 1 {
 		list = "[" + strings.Join(said, ", ") + "]"
 	}
-	e := k.err(ReasonInvalid, "%s is invalid: %s", k, list)
+	e := k.err(api.ErrInvalid, "%s is invalid: %s", k, list)
 	e.Causes = causes
 	return e
 }
@@ -132,5 +113,5 @@ func ErrUnknownKind(resource string) *Error { return api.UnknownKind(resource) }
 
 // ErrBadRequest is the refusal of a request that cannot be understood.
 func ErrBadRequest(format string, args ...any) *Error {
-	return &Error{Reason: ReasonBadRequest, Message: fmt.Sprintf(format, args...)}
+	return &Error{Reason: api.ErrBadRequest, Message: fmt.Sprintf(format, args...)}
 }

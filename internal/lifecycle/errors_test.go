@@ -15,7 +15,7 @@ import (
 func TestErrorsAreReportedInFull(t *testing.T) {
 	t.Parallel()
 	sent := &lifecycle.Error{
-		Reason: lifecycle.ReasonInvalid, Message: `pods "a" is invalid`,
+		Reason: api.ErrInvalid, Message: `pods "a" is invalid`,
 		Resource: "pods", Namespace: "default", Name: "a", UID: "u",
 		Causes:     []lifecycle.Cause{{Reason: "FieldValueRequired", Field: "metadata.name", Message: "Required value"}},
 		RetryAfter: 1500 * time.Millisecond, Index: 7,
@@ -27,10 +27,10 @@ func TestErrorsAreReportedInFull(t *testing.T) {
 		t.Errorf("code %d, want 422", code)
 	}
 	err := fmt.Errorf("create: %w", sent)
-	if !errors.Is(err, lifecycle.ReasonInvalid) || errors.Is(err, lifecycle.ReasonNotFound) || errors.Is(err, errors.New("Invalid")) {
+	if !errors.Is(err, api.ErrInvalid) || errors.Is(err, api.ErrNotFound) || errors.Is(err, errors.New("Invalid")) {
 		t.Errorf("%v does not match its reason alone", err)
 	}
-	if sent.Error() != sent.Message || lifecycle.ReasonInvalid.Error() != "Invalid" {
+	if sent.Error() != sent.Message || api.ErrInvalid.Error() != "Invalid" {
 		t.Errorf("%v has another text", sent)
 	}
 }
@@ -40,20 +40,20 @@ func TestErrorsAreReportedInFull(t *testing.T) {
 func TestReasonsHaveCodes(t *testing.T) {
 	t.Parallel()
 	for reason, code := range map[lifecycle.Reason]uint32{
-		lifecycle.ReasonBadRequest: 400, lifecycle.ReasonForbidden: 403, lifecycle.ReasonNotFound: 404,
-		lifecycle.ReasonUnknownKind: 404, lifecycle.ReasonMethodNotAllowed: 405, lifecycle.ReasonAlreadyExists: 409,
-		lifecycle.ReasonConflict: 409, lifecycle.ReasonExpired: 410, lifecycle.ReasonRequestEntityTooLarge: 413,
-		lifecycle.ReasonInvalid: 422, lifecycle.ReasonTooManyRequests: 429, lifecycle.ReasonInternalError: 500,
-		lifecycle.ReasonServiceUnavailable: 503, lifecycle.ReasonTimeout: 504, lifecycle.ReasonOutcomeUnknown: 410,
+		api.ErrBadRequest: 400, api.ErrForbidden: 403, api.ErrNotFound: 404,
+		api.ErrUnknownKind: 404, api.ErrMethodNotAllowed: 405, api.ErrAlreadyExists: 409,
+		api.ErrConflict: 409, api.ErrExpired: 410, api.ErrRequestEntityTooLarge: 413,
+		api.ErrInvalid: 422, api.ErrTooManyRequests: 429, api.ErrInternalError: 500,
+		api.ErrServiceUnavailable: 503, api.ErrTimeout: 504, api.ErrOutcomeUnknown: 410,
 	} {
 		if got := reason.Code(); got != code {
 			t.Errorf("%s has code %d, want %d", reason, got, code)
 		}
 	}
-	if e := lifecycle.ErrUnknownKind("things"); e.Reason != lifecycle.ReasonUnknownKind || e.Resource != "things" {
+	if e := lifecycle.ErrUnknownKind("things"); e.Reason != api.ErrUnknownKind || e.Resource != "things" {
 		t.Errorf("unknown kind: %+v", e)
 	}
-	if e := lifecycle.ErrBadRequest("no %s", "sense"); e.Reason != lifecycle.ReasonBadRequest || e.Message != "no sense" {
+	if e := lifecycle.ErrBadRequest("no %s", "sense"); e.Reason != api.ErrBadRequest || e.Message != "no sense" {
 		t.Errorf("bad request: %+v", e)
 	}
 }

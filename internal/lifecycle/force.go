@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+
+	"github.com/coppice-gc/coppice/client/api"
 )
 
 // ForceFinalizer decides the removal of an external finalizer by an operator, in place of its
@@ -16,7 +18,7 @@ func ForceFinalizer(ctx *Context, at Key, finalizer, reason string, want *coppic
 		return nil, err
 	}
 	if IsBuiltinFinalizer(finalizer) {
-		return nil, at.err(ReasonBadRequest, "%s: finalizer %s is built in, and is removed when its work is done; only external finalizers are removed by force", at, finalizer)
+		return nil, at.err(api.ErrBadRequest, "%s: finalizer %s is built in, and is removed when its work is done; only external finalizers are removed by force", at, finalizer)
 	}
 	n, err := Find(ctx.View, at)
 	if err != nil {

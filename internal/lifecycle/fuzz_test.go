@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -38,7 +39,7 @@ func FuzzKindSpec(f *testing.F) {
 		at := lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Kind")}
 		out, err := lifecycle.Create(r.Context(), at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: spec})
 		if err != nil {
-			if len(err.Causes) == 0 && err.Reason == lifecycle.ReasonInvalid {
+			if len(err.Causes) == 0 && err.Reason == api.ErrInvalid {
 				t.Fatalf("refused without a cause: %v", err)
 			}
 			return

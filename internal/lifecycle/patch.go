@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -25,11 +26,11 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 		return nil, err
 	}
 	if size := len(p.GetPatch()); ctx.MaxObject > 0 && size > ctx.MaxObject {
-		return nil, at.err(ReasonRequestEntityTooLarge, "%s: the patch has %d bytes; a patch has at most %d, like an object", at, size, ctx.MaxObject)
+		return nil, at.err(api.ErrRequestEntityTooLarge, "%s: the patch has %d bytes; a patch has at most %d, like an object", at, size, ctx.MaxObject)
 	}
 	patch, duplicates, fail := jsonvalue.Normalize(p.GetPatch())
 	if fail != nil {
-		return nil, at.err(ReasonBadRequest, "%s: the patch is not a JSON merge patch: %v", at, fail)
+		return nil, at.err(api.ErrBadRequest, "%s: the patch is not a JSON merge patch: %v", at, fail)
 	}
 	patched, err := merged(ctx, at, was, patch)
 	if err != nil {
@@ -37,7 +38,7 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 	}
 	switch meta := patched.GetMetadata(); { // A2.7
 	case meta.GetName() != at.Name:
-		return nil, at.err(ReasonBadRequest, "the name of the object (%s) does not match the name of the request (%s)", meta.GetName(), at.Name)
+		return nil, at.err(api.ErrBadRequest, "the name of the object (%s) does not match the name of the request (%s)", meta.GetName(), at.Name)
 	case meta.GetUid() != "" && meta.GetUid() != was.UID.String():
 		return nil, invalid(at, []Cause{invalidValue("metadata.uid", meta.GetUid(), "field is immutable")})
 	case was.Protected() && meta.GetProtection() == nil: // B2.7
@@ -63,15 +64,15 @@ func warning(warnings []string) func(*Outcome, *Error) (*Outcome, *Error) {
 func merged(ctx *Context, at Key, was *Node, patch []byte) (*coppicev1.Object, *Error) {
 	doc, err := manifest.ToJSON(Object{Node: was, Body: ctx.Body(was)}.API())
 	if err != nil {
-		return nil, at.err(ReasonInternalError, "%s cannot be written as JSON: %v", at, err)
+		return nil, at.err(api.ErrInternalError, "%s cannot be written as JSON: %v", at, err)
 	}
 	doc, err = jsonvalue.MergePatch(doc, patch)
 	if err != nil {
-		return nil, at.err(ReasonBadRequest, "%s: the patch is not a JSON merge patch: %v", at, err)
+		return nil, at.err(api.ErrBadRequest, "%s: the patch is not a JSON merge patch: %v", at, err)
 	}
 	o, err := manifest.FromJSON(doc)
 	if err != nil {
-		return nil, at.err(ReasonBadRequest, "%s: the patch does not leave a manifest: %v", at, err)
+		return nil, at.err(api.ErrBadRequest, "%s: the patch does not leave a manifest: %v", at, err)
 	}
 	return o, nil
 }

@@ -66,7 +66,7 @@ func (p *Protection) api() *coppicev1.Protection {
 
 // errProtected refuses a deletion of a protected object (B2.1).
 func errProtected(v View, at Key, n *Node) *Error {
-	e := at.err(ReasonForbidden, "%s is protected by %s; it is not deleted until its protection is removed", at, ProtectedBy(v, n))
+	e := at.err(api.ErrForbidden, "%s is protected by %s; it is not deleted until its protection is removed", at, ProtectedBy(v, n))
 	e.UID = n.UID.String()
 	e.Causes = []Cause{{Reason: api.CauseObjectProtected, Field: "metadata.protection", Message: ProtectedBy(v, n)}}
 	return e

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
@@ -48,7 +49,7 @@ func TestRestore(t *testing.T) {
 	here := func(m *coppicev1.ObjectMeta) { m.ResourceVersion = r.Node(uid.MustParse("u-2")).Revision }
 	small := r.Context()
 	small.MaxObject = 50
-	if _, err := lifecycle.Restore(small, at, "session", object("a", "u-2", reference, here), 9); err == nil || err.Reason != lifecycle.ReasonRequestEntityTooLarge {
+	if _, err := lifecycle.Restore(small, at, "session", object("a", "u-2", reference, here), 9); err == nil || err.Reason != api.ErrRequestEntityTooLarge {
 		t.Errorf("a reference that makes the object too large: %v", err)
 	}
 	e, err = restore(object("a", "u-2", reference, here), 9)

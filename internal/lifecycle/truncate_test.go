@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestTruncate(t *testing.T) {
 	t.Parallel()
 	const limit = 4 << 10
-	small := &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: "short", Causes: []lifecycle.Cause{{Field: "spec", Message: "wrong"}}}
+	small := &lifecycle.Error{Reason: api.ErrInvalid, Message: "short", Causes: []lifecycle.Cause{{Field: "spec", Message: "wrong"}}}
 	if lifecycle.Truncate(small, limit) != small {
 		t.Error("an error that fits was copied")
 	}
@@ -24,7 +25,7 @@ func TestTruncate(t *testing.T) {
 		"causes":  {Message: "m", Causes: make([]lifecycle.Cause, limit)},
 		"cause":   {Message: "m", Causes: []lifecycle.Cause{{Reason: "r", Field: strings.Repeat("f", limit), Message: strings.Repeat("m", limit)}}},
 	} {
-		e.Reason, e.Index, e.RetryAfter = lifecycle.ReasonInvalid, 7, time.Second
+		e.Reason, e.Index, e.RetryAfter = api.ErrInvalid, 7, time.Second
 		for i := range e.Causes {
 			e.Causes[i].Reason = "FieldValueInvalid"
 		}

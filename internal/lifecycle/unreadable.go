@@ -9,7 +9,7 @@ import (
 
 // ErrUnreadable refuses a request that needs the body of n, which cannot be decoded (B8.1).
 func ErrUnreadable(at Key, n *Node, err error) *Error {
-	e := at.err(ReasonInternalError, "%s is unreadable: its body cannot be decoded: %v; if 'coppice verify' reports that the state differs from the log, 'coppice rebuild' repairs it; "+
+	e := at.err(api.ErrInternalError, "%s is unreadable: its body cannot be decoded: %v; if 'coppice verify' reports that the state differs from the log, 'coppice rebuild' repairs it; "+
 		"otherwise an operator can delete the object: 'coppice delete --ignore-read-errors'", at, err)
 	e.UID = n.UID.String()
 	e.Causes = []Cause{{Reason: api.CauseObjectUnreadable, Message: err.Error()}}
@@ -42,7 +42,7 @@ func DeleteUnreadable(ctx *Context, at Key, reason string, want *coppicev1.Preco
 	case n.Protected():
 		return nil, errProtected(ctx.View, at, n) // B2.1
 	case Governs(n):
-		return nil, at.err(ReasonForbidden, "%s configures the realm, and is never removed without its body; rebuild the state from the log", at)
+		return nil, at.err(api.ErrForbidden, "%s configures the realm, and is never removed without its body; rebuild the state from the log", at)
 	}
 	if content := AnyContent(ctx.View, n); content != "" {
 		return nil, errConflict(at, "it contains objects, such as %s; delete those first", content)

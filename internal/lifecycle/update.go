@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -159,7 +160,7 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 		return nil, err
 	}
 	if IsPolicy(was) {
-		return nil, at.err(ReasonForbidden, "%s: only Coppice writes the status of a protection policy", at)
+		return nil, at.err(api.ErrForbidden, "%s: only Coppice writes the status of a protection policy", at)
 	}
 	status, warnings, causes := normalField("status", "status", o.GetStatus())
 	if err := invalid(at, causes); err != nil {
@@ -189,7 +190,7 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 // checkNamed refuses an update of an object without a name.
 func checkNamed(at Key) *Error {
 	if at.Name == "" {
-		return at.err(ReasonBadRequest, "the name of the object is empty; write the name of one of the %s", at.Kind.Resource())
+		return at.err(api.ErrBadRequest, "the name of the object is empty; write the name of one of the %s", at.Kind.Resource())
 	}
 	return nil
 }

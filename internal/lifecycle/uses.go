@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -253,7 +254,7 @@ func checkWaiting(at Key, was, node *Node) *Error {
 	if size <= maxWaiting || was != nil && waits(was) && size <= waitingSize(was) {
 		return nil
 	}
-	return at.err(ReasonRequestEntityTooLarge, "%s has %d bytes of uses, owner references, finalizers and initializers; an object that uses one which does not exist yet has at most %d: create the used object first",
+	return at.err(api.ErrRequestEntityTooLarge, "%s has %d bytes of uses, owner references, finalizers and initializers; an object that uses one which does not exist yet has at most %d: create the used object first",
 		at, size, maxWaiting)
 }
 

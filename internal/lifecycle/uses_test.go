@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -34,7 +35,7 @@ func TestMaxUses(t *testing.T) {
 			imported(t, r, at)
 		}
 		_, err := do(r.Context(), at, user("a", using(lifecycle.MaxUses+1)...))
-		if !errors.Is(err, lifecycle.ReasonInvalid) || len(err.Causes) != 1 || err.Causes[0].Field != "metadata.uses" || !strings.Contains(err.Causes[0].Message, "at most 64") {
+		if !errors.Is(err, api.ErrInvalid) || len(err.Causes) != 1 || err.Causes[0].Field != "metadata.uses" || !strings.Contains(err.Causes[0].Message, "at most 64") {
 			t.Errorf("%s with 65 uses: %v", name, err)
 		}
 		if _, err := do(r.Context(), at, user("a", using(lifecycle.MaxUses)...)); err != nil {
@@ -74,11 +75,11 @@ func TestMaxUnresolved(t *testing.T) {
 			}
 		}
 		err := create("pods", "default", user("late", c.use))
-		if !errors.Is(err, lifecycle.ReasonConflict) || !strings.Contains(err.Message, "create it") {
+		if !errors.Is(err, api.ErrConflict) || !strings.Contains(err.Message, "create it") {
 			t.Errorf("%s: user %d: %v", name, lifecycle.MaxUnresolved+1, err)
 		}
 		switch err := create("pods", "other", user("late", c.use)); {
-		case c.anywhere && !errors.Is(err, lifecycle.ReasonConflict):
+		case c.anywhere && !errors.Is(err, api.ErrConflict):
 			t.Errorf("%s: user %d, in another namespace: %v", name, lifecycle.MaxUnresolved+1, err)
 		case !c.anywhere && err != nil:
 			t.Errorf("%s: the first user in another namespace: %v", name, err)
@@ -138,7 +139,7 @@ func TestMaxWaiting(t *testing.T) {
 		t.Fatalf("without a use: %v", err)
 	}
 	o.Metadata.Uses = using(1)
-	if _, err := lifecycle.Create(ctx, at, o); !errors.Is(err, lifecycle.ReasonRequestEntityTooLarge) || !strings.Contains(err.Message, "create the used object first") {
+	if _, err := lifecycle.Create(ctx, at, o); !errors.Is(err, api.ErrRequestEntityTooLarge) || !strings.Contains(err.Message, "create the used object first") {
 		t.Errorf("with a use that waits: %v", err)
 	}
 }

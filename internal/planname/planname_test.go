@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/planname"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -122,7 +123,7 @@ func TestCheck(t *testing.T) {
 		{hash, parts(nil), "is not the name of a plan"},
 	} {
 		_, err := planname.Check(c.plan, c.of...)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Reason != lifecycle.ReasonBadRequest || !strings.Contains(err.Message, c.want)) {
+		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Reason != api.ErrBadRequest || !strings.Contains(err.Message, c.want)) {
 			t.Errorf("%s with %v: %v, want %q", c.plan, c.of, err, c.want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
@@ -32,9 +33,9 @@ func (s *served) do(_ context.Context, h nats.Header) error {
 	sec, nsec := id.Time().UnixTime()
 	switch at := time.Unix(sec, nsec); {
 	case at.After(s.now.Add(time.Minute)):
-		return &lifecycle.Error{Reason: lifecycle.ReasonInvalid, ServerTime: s.now}
+		return &lifecycle.Error{Reason: api.ErrInvalid, ServerTime: s.now}
 	case at.Before(s.now.Add(-2 * time.Minute)):
-		return &lifecycle.Error{Reason: lifecycle.ReasonOutcomeUnknown, ServerTime: s.now}
+		return &lifecycle.Error{Reason: api.ErrOutcomeUnknown, ServerTime: s.now}
 	}
 	return nil
 }
@@ -79,9 +80,9 @@ func TestCommandsKeepTheID(t *testing.T) {
 		first error
 		again bool // with another id
 	}{
-		"no answer":           {&lifecycle.Error{Reason: lifecycle.ReasonTimeout}, false},
-		"the writer changes":  {&lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable}, false},
-		"the queue is full":   {&lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests}, false},
+		"no answer":           {&lifecycle.Error{Reason: api.ErrTimeout}, false},
+		"the writer changes":  {&lifecycle.Error{Reason: api.ErrServiceUnavailable}, false},
+		"the queue is full":   {&lifecycle.Error{Reason: api.ErrTooManyRequests}, false},
 		"there is no service": {noResponders(t), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestCommandsKeepTheID(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, lifecycle.ReasonOutcomeUnknown) || len(s.ids) != 2 || s.ids[0] != s.ids[1] {
+			if !errors.Is(err, api.ErrOutcomeUnknown) || len(s.ids) != 2 || s.ids[0] != s.ids[1] {
 				t.Errorf("it was sent with the ids %v: %v", s.ids, err)
 			}
 			s.ids = nil // the clock is corrected all the same
@@ -111,7 +112,7 @@ func noResponders(t *testing.T) error {
 	t.Helper()
 	b := start(t)
 	err := rpc.Send(b.Ctx, b.asks, subject, nil, nil, nil)
-	if !errors.Is(err, lifecycle.ReasonServiceUnavailable) {
+	if !errors.Is(err, api.ErrServiceUnavailable) {
 		t.Fatalf("got %v", err)
 	}
 	return err
@@ -124,9 +125,9 @@ func TestCommandsGiveUp(t *testing.T) {
 	sent := 0
 	err := c.Retry(t.Context(), time.Second, func(context.Context, nats.Header) error {
 		sent++
-		return &lifecycle.Error{Reason: lifecycle.ReasonInvalid, ServerTime: time.Now().Add(time.Hour)}
+		return &lifecycle.Error{Reason: api.ErrInvalid, ServerTime: time.Now().Add(time.Hour)}
 	})
-	if !errors.Is(err, lifecycle.ReasonInvalid) || sent != 3 {
+	if !errors.Is(err, api.ErrInvalid) || sent != 3 {
 		t.Errorf("it was sent %d times: %v", sent, err)
 	}
 }

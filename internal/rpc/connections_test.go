@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
@@ -113,7 +114,7 @@ func TestConnectionsAreForgotten(t *testing.T) {
 		defer nc.Close()
 		nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) { _ = nc.Stats() })
 		err = rpc.Call(r.Ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
-		is(t, err, lifecycle.ReasonServiceUnavailable, true, "no graph service answers")
+		is(t, err, api.ErrServiceUnavailable, true, "no graph service answers")
 		runtime.GC()
 		if !rpc.Known(weak.Make(nc)) {
 			t.Error("the waits of an open connection are not kept")

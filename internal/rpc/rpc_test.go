@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -54,7 +55,7 @@ func TestCall(t *testing.T) {
 	testkit.Answer(t, b.graph, subject, &coppicev1.ListRequest{}, func(q *coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
 		if q.GetContinue() == "refuse" {
 			return nil, &lifecycle.Error{
-				Reason: lifecycle.ReasonInvalid, Message: "no", Resource: "pods", Name: "a", Index: 3,
+				Reason: api.ErrInvalid, Message: "no", Resource: "pods", Name: "a", Index: 3,
 				Causes: []lifecycle.Cause{{Field: "metadata.name", Message: "too long"}},
 			}
 		}
@@ -64,13 +65,13 @@ func TestCall(t *testing.T) {
 		t.Errorf("got %v, %v", reply, err)
 	}
 	_, err := b.call(b.Ctx, &coppicev1.ListRequest{Continue: "refuse"})
-	is(t, err, lifecycle.ReasonInvalid, false, "no")
+	is(t, err, api.ErrInvalid, false, "no")
 	var e *lifecycle.Error
 	if !errors.As(err, &e) || e.Name != "a" || e.Index != 3 || len(e.Causes) != 1 {
 		t.Errorf("the details are lost: %+v", e)
 	}
 	_, err = b.call(b.Ctx, &coppicev1.ListRequest{Continue: strings.Repeat("x", 1<<16)})
-	is(t, err, lifecycle.ReasonRequestEntityTooLarge, false, "takes messages of up to 65536")
+	is(t, err, api.ErrRequestEntityTooLarge, false, "takes messages of up to 65536")
 }
 
 // A request without a responder was not carried out; one without a reply in time may have
@@ -79,7 +80,7 @@ func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	_, err := b.call(b.Ctx, &coppicev1.ListRequest{})
-	is(t, err, lifecycle.ReasonServiceUnavailable, true, `no graph service answers for realm "default"`)
+	is(t, err, api.ErrServiceUnavailable, true, `no graph service answers for realm "default"`)
 	sub, err := b.graph.SubscribeSync(subject)
 	if err == nil {
 		err = b.graph.Flush()
@@ -90,7 +91,7 @@ func TestNoAnswer(t *testing.T) {
 	brief, cancel := context.WithTimeout(b.Ctx, 50*time.Millisecond)
 	defer cancel()
 	_, err = b.call(brief, &coppicev1.ListRequest{})
-	is(t, err, lifecycle.ReasonTimeout, true, "not known whether")
+	is(t, err, api.ErrTimeout, true, "not known whether")
 	_ = sub.Unsubscribe()
 }
 
@@ -107,9 +108,9 @@ func TestRefusal(t *testing.T) {
 	if err := rpc.Refusal(header(bus.HeaderContentType, bus.ContentProtobuf)); err != nil {
 		t.Errorf("a reply: %v", err)
 	}
-	is(t, rpc.Refusal(header(micro.ErrorCodeHeader, "500", micro.ErrorHeader, "oops")), lifecycle.ReasonInternalError, false, "oops")
+	is(t, rpc.Refusal(header(micro.ErrorCodeHeader, "500", micro.ErrorHeader, "oops")), api.ErrInternalError, false, "oops")
 	full := rpc.Refusal(header(micro.ErrorCodeHeader, "409", micro.ErrorHeader, "later", bus.HeaderReason, "Conflict", bus.HeaderRetryAfter, "1500"))
-	is(t, full, lifecycle.ReasonConflict, true, "later")
+	is(t, full, api.ErrConflict, true, "later")
 	var e *lifecycle.Error
 	if !errors.As(full, &e) || e.RetryAfter != 1500*time.Millisecond {
 		t.Errorf("retry after %v", e.RetryAfter)
@@ -121,8 +122,8 @@ func TestRefusal(t *testing.T) {
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	later := &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "later"}
-	never := &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: "never"}
+	later := &lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: "later"}
+	never := &lifecycle.Error{Reason: api.ErrInvalid, Message: "never"}
 	for name, c := range map[string]struct {
 		outcomes []error
 		want     error
@@ -150,7 +151,7 @@ func TestRetry(t *testing.T) {
 		}
 		return later
 	})
-	if !errors.Is(err, lifecycle.ReasonServiceUnavailable) || !errors.Is(err, context.Canceled) || n < 2 {
+	if !errors.Is(err, api.ErrServiceUnavailable) || !errors.Is(err, context.Canceled) || n < 2 {
 		t.Errorf("without end: %v after %d attempts", err, n)
 	}
 }
@@ -207,7 +208,7 @@ func TestDenied(t *testing.T) {
 	forbidden := bus.API{Realm: bus.DefaultRealm, Actor: "other", Verb: bus.VerbList, Plural: "pods", Namespace: "shop"}.Subject()
 	for range 3 {
 		err := rpc.Call(b.Ctx, b.asks, forbidden, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
-		is(t, err, lifecycle.ReasonForbidden, false, `may not list pods as actor "other" in realm "default"`)
+		is(t, err, api.ErrForbidden, false, `may not list pods as actor "other" in realm "default"`)
 	}
 	close(release)
 	if err := testkit.Receive(t, b.Ctx, "the reply", allowed); err != nil {

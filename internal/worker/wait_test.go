@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -18,13 +19,13 @@ import (
 func TestRefusedConsumer(t *testing.T) {
 	t.Parallel()
 	b := newQueue(t)
-	for _, reason := range []lifecycle.Reason{lifecycle.ReasonConflict, lifecycle.ReasonBadRequest} {
+	for _, reason := range []lifecycle.Reason{api.ErrConflict, api.ErrBadRequest} {
 		c := b.config(nil)
 		attempts, said := 0, 0
 		c.Waiting = func(error) { said++ }
 		c.Ensure = func(context.Context) (time.Duration, error) {
 			if attempts++; attempts < 3 {
-				return 0, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "no graph service is ready"}
+				return 0, &lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: "no graph service is ready"}
 			}
 			return 0, &lifecycle.Error{Reason: reason}
 		}

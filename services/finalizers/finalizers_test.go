@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -135,7 +136,7 @@ func TestWaits(t *testing.T) {
 	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
 		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
 			if calls.Add(1) < 3 {
-				return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "not the writer any more", RetryAfter: time.Millisecond}
+				return nil, &lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: "not the writer any more", RetryAfter: time.Millisecond}
 			}
 			return &coppicev1.FinishReply{Finished: 1}, nil
 		})
@@ -151,7 +152,7 @@ func TestParks(t *testing.T) {
 	b := startWithQueues(t)
 	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
 		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonBadRequest, Message: "not built in"}
+			return nil, &lifecycle.Error{Reason: api.ErrBadRequest, Message: "not built in"}
 		})
 	for _, queue := range []string{bus.QueueOrphan, bus.QueueDrain} {
 		b.Publish(bus.WorkSubject(realm, queue), []byte("no chunk"))

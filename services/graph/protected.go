@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -42,7 +43,7 @@ func (s *Service) checkProtected(ctx context.Context, name string) error {
 	if more {
 		said += " and more"
 	}
-	return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf(
+	return &lifecycle.Error{Reason: api.ErrConflict, Message: fmt.Sprintf(
 		"realm %s has protected objects, and is not deleted while it has: %s; `coppice unprotect` removes the protection", name, said)}
 }
 
@@ -68,7 +69,7 @@ func (s *Service) checkUnserved(ctx context.Context, name string, failed bool) e
 // unknownProtection returns the error for a realm of which the protected objects cannot be read now.
 func unknownProtection(name string, why error) error {
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
+		Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: its protected objects cannot be read now: %v; try again", name, why),
 	}
 }

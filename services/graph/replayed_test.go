@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
@@ -139,7 +140,7 @@ func TestReplayIntoRealm(t *testing.T) {
 				}
 			}
 		}
-		if err := creation(a.Ctx, c.Conn(), uuid.Must(uuid.NewV7()), "new"); !errors.Is(err, lifecycle.ReasonServiceUnavailable) {
+		if err := creation(a.Ctx, c.Conn(), uuid.Must(uuid.NewV7()), "new"); !errors.Is(err, api.ErrServiceUnavailable) {
 			t.Errorf("a creation in the paused realm: %v", err)
 		}
 		if d := n.verify().GetDifference(); d != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -127,7 +128,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("the restored realm has %v, want %v", got, before)
 		}
 		err := creation(a.Ctx, c.Conn(), uuid.Must(uuid.NewV7()), "two")
-		if !errors.Is(err, lifecycle.ReasonServiceUnavailable) || !strings.Contains(err.Error(), "coppice realm resume") {
+		if !errors.Is(err, api.ErrServiceUnavailable) || !strings.Contains(err.Error(), "coppice realm resume") {
 			t.Errorf("a creation in the paused realm: %v", err)
 		}
 		if status, err := c.Status(a.Ctx); err != nil || !status.GetPaused() || status.GetIdle() {
@@ -157,7 +158,7 @@ func TestRestore(t *testing.T) {
 			}
 		}
 		c := a.application()
-		if err := creation(a.Ctx, c.Conn(), id, "owner"); !errors.Is(err, lifecycle.ReasonOutcomeUnknown) {
+		if err := creation(a.Ctx, c.Conn(), id, "owner"); !errors.Is(err, api.ErrOutcomeUnknown) {
 			t.Errorf("a command of the log that the realm continues: %v", err)
 		}
 		a.WaitFor("work to be published", func() bool {
@@ -190,7 +191,7 @@ func TestRestoreUpTo(t *testing.T) {
 	dir := t.TempDir()
 	a.startsWith(dir, "one")
 	a.with(dir, nil, func() { // clients know revisions of commits that are gone
-		if err := resumes(a.Ctx, t, a.application(), known); !errors.Is(err, lifecycle.ReasonExpired) {
+		if err := resumes(a.Ctx, t, a.application(), known); !errors.Is(err, api.ErrExpired) {
 			t.Errorf("a watch from revision %d, which the restored realm has not had: %v", known, err)
 		}
 	})

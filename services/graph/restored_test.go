@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/history"
@@ -63,7 +63,7 @@ func TestRestoredLog(t *testing.T) {
 	if first <= known+1<<30 {
 		t.Errorf("the restored log continues at revision %d, and clients know %d", first, known)
 	}
-	if err := resumes(n.Ctx, t, c, known); !errors.Is(err, lifecycle.ReasonExpired) {
+	if err := resumes(n.Ctx, t, c, known); !errors.Is(err, api.ErrExpired) {
 		t.Errorf("a watch from revision %d: %v", known, err)
 	}
 	reader := n.as(bus.RoleOperator)

@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/client/restore"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
@@ -227,7 +227,7 @@ func TestRetention(t *testing.T) {
 	for uint64(len(b.names))*(16<<10) < 4*retained {
 		b.cut(b.extent().First)
 	}
-	if err := creation(b.Ctx, b.application().Conn(), command, "object-0000"); !errors.Is(err, lifecycle.ReasonOutcomeUnknown) {
+	if err := creation(b.Ctx, b.application().Conn(), command, "object-0000"); !errors.Is(err, api.ErrOutcomeUnknown) {
 		t.Errorf("a command whose commit was cut is repeated: %v", err)
 	}
 	e := b.extent()

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -36,7 +37,7 @@ func TestDeletionOfUnservedRealm(t *testing.T) {
 	refused := func(says string) {
 		t.Helper()
 		var e *lifecycle.Error
-		if err := s.checkProtected(ctx, name); !errors.As(err, &e) || e.Reason != lifecycle.ReasonServiceUnavailable || e.RetryAfter == 0 || !strings.Contains(e.Message, says) {
+		if err := s.checkProtected(ctx, name); !errors.As(err, &e) || e.Reason != api.ErrServiceUnavailable || e.RetryAfter == 0 || !strings.Contains(e.Message, says) {
 			t.Errorf("%v, want a refusal that says %q", err, says)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -44,7 +45,7 @@ func (s *scanner) expire(ctx context.Context) error {
 func (s *scanner) policies(ctx context.Context) error {
 	names, err := s.names(ctx, policyPlural)
 	var refusal *lifecycle.Error
-	if errors.As(err, &refusal) && (refusal.Reason == lifecycle.ReasonNotFound || refusal.Reason == lifecycle.ReasonMethodNotAllowed) {
+	if errors.As(err, &refusal) && (refusal.Reason == api.ErrNotFound || refusal.Reason == api.ErrMethodNotAllowed) {
 		return nil // the kind is not registered in this realm
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -343,7 +344,7 @@ func TestEarlyRequestIsNoError(t *testing.T) {
 		first.Do(func() {
 			close(asked)
 			wait(ready)
-			refusal = &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable}
+			refusal = &lifecycle.Error{Reason: api.ErrServiceUnavailable}
 		})
 		return refusal
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -202,7 +202,7 @@ func (s *script) release(ctx context.Context) error {
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	s.snapshot = nil // a release is no command of the model
-	if s.paused = nil; errors.Is(err, lifecycle.ReasonUnknownKind) {
+	if s.paused = nil; errors.Is(err, api.ErrUnknownKind) {
 		return nil
 	}
 	if err == nil && reply.Released > 0 {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -318,7 +318,7 @@ func (s *script) plan(ctx context.Context, words []string) error {
 			Delete: &coppicev1.DeleteRequest{Names: []string{t.name}, Options: &coppicev1.DeleteOptions{PropagationPolicy: parseArguments(words[2:])["policy"]}},
 		}, &reply)
 	})
-	if err != nil && there && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, lifecycle.ReasonForbidden) { // B2.1
+	if err != nil && there && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, api.ErrForbidden) { // B2.1
 		return err
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
@@ -195,7 +196,7 @@ func (s *script) collected(ctx context.Context, c *command, reply *coppicev1.Obj
 	}
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
-	if s.a.m.byResource(c.resource) == nil && errors.Is(err, lifecycle.ReasonUnknownKind) {
+	if s.a.m.byResource(c.resource) == nil && errors.Is(err, api.ErrUnknownKind) {
 		return nil
 	}
 	for uid := range s.a.of[s.tag] {

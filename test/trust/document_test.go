@@ -40,7 +40,7 @@ func TestDocument(t *testing.T) {
 		for _, denied := range role.Deny {
 			what = append(what, "but not "+denied)
 		}
-		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n\n```\n%s\n```\n", role.Name, strings.ToUpper(role.About[:1])+role.About[1:], strings.Join(what, "\n"))
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n\n```text\n%s\n```\n", role.Name, strings.ToUpper(role.About[:1])+role.About[1:], strings.Join(what, "\n"))
 	}
 	data, err := os.ReadFile(document)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
@@ -118,5 +119,5 @@ func (c *Config) admitAccount(origin string, actors []string, ofClient bool) *li
 }
 
 func forbidden(format string, args ...any) *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonForbidden, Message: fmt.Sprintf(format, args...)}
+	return &lifecycle.Error{Reason: api.ErrForbidden, Message: fmt.Sprintf(format, args...)}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
@@ -13,7 +14,7 @@ func checkCount(n int, what string) *lifecycle.Error {
 	case n == 0:
 		return lifecycle.ErrBadRequest("the request names no %s", what)
 	case n > bus.MaxObjects:
-		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: bus.TooManyObjects}
+		return &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: bus.TooManyObjects}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -114,7 +115,7 @@ func (q *replier) answer(m proto.Message, err *lifecycle.Error) {
 		data, fail := q.encode(m)
 		switch {
 		case fail != nil:
-			err = &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "the reply cannot be encoded: " + fail.Error()}
+			err = &lifecycle.Error{Reason: api.ErrInternalError, Message: "the reply cannot be encoded: " + fail.Error()}
 		case len(data) > q.maxPayload-replyMargin:
 			err = errReplyTooLarge()
 		default:
@@ -139,7 +140,7 @@ func (q *replier) answer(m proto.Message, err *lifecycle.Error) {
 }
 
 func errReplyTooLarge() *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
+	return &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
 }
 
 // maxError returns the maximum size of an error's text in bytes. Escaped as JSON the text

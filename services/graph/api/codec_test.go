@@ -135,13 +135,13 @@ func TestEncodings(t *testing.T) {
 		{"", bus.ContentProtobuf, nil}, {bus.ContentJSON, bus.ContentJSON, []byte(`{}`)}, {bus.ContentJSON, bus.ContentJSON, []byte(`{"names":["a"]}`)},
 		{bus.ContentJSON, bus.ContentJSON, []byte(`{"protocol":2,"names":["a"]}`)},
 	} {
-		refused(t, b.request(c.contentType, c.data), c.answer, "400", lifecycle.ReasonBadRequest, "protocol")
+		refused(t, b.request(c.contentType, c.data), c.answer, "400", api.ErrBadRequest, "protocol")
 	}
-	refused(t, b.request(bus.ContentJSON, nil), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, "as JSON")
-	refused(t, b.request("", []byte{0xff}), bus.ContentProtobuf, "400", lifecycle.ReasonBadRequest, "not a coppice.v1.GetRequest as protobuf")
-	refused(t, b.request(bus.ContentJSON, []byte(`{"protocol":1,"nanes":["a"]}`)), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, `unknown field "nanes"`)
-	refused(t, b.request(bus.ContentJSON, []byte(`{"names":`)), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, "not a coppice.v1.GetRequest as JSON")
-	refused(t, b.request("text/plain", packed), bus.ContentProtobuf, "400", lifecycle.ReasonBadRequest, bus.ContentJSON)
+	refused(t, b.request(bus.ContentJSON, nil), bus.ContentJSON, "400", api.ErrBadRequest, "as JSON")
+	refused(t, b.request("", []byte{0xff}), bus.ContentProtobuf, "400", api.ErrBadRequest, "not a coppice.v1.GetRequest as protobuf")
+	refused(t, b.request(bus.ContentJSON, []byte(`{"protocol":1,"nanes":["a"]}`)), bus.ContentJSON, "400", api.ErrBadRequest, `unknown field "nanes"`)
+	refused(t, b.request(bus.ContentJSON, []byte(`{"names":`)), bus.ContentJSON, "400", api.ErrBadRequest, "not a coppice.v1.GetRequest as JSON")
+	refused(t, b.request("text/plain", packed), bus.ContentProtobuf, "400", api.ErrBadRequest, bus.ContentJSON)
 }
 
 // An error has its code, its reason and its message in headers, of one line,
@@ -150,7 +150,7 @@ func TestErrorHeaders(t *testing.T) {
 	t.Parallel()
 	b := serve(t, func(_ *server, q *request) {
 		q.answer(nil, &lifecycle.Error{
-			Reason: lifecycle.ReasonTooManyRequests, Message: "two\nlines\x00", RetryAfter: 1500 * time.Millisecond,
+			Reason: api.ErrTooManyRequests, Message: "two\nlines\x00", RetryAfter: 1500 * time.Millisecond,
 			Resource: "pods", Name: "a", Causes: []lifecycle.Cause{{Field: "metadata.name", Message: "no"}},
 		})
 	})
@@ -158,7 +158,7 @@ func TestErrorHeaders(t *testing.T) {
 	if got := m.Header.Get(bus.HeaderRetryAfter); got != "1500" {
 		t.Errorf("retry after %q", got)
 	}
-	refused(t, m, bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "two")
+	refused(t, m, bus.ContentProtobuf, "429", api.ErrTooManyRequests, "two")
 	if got := m.Header.Get(micro.ErrorHeader); strings.ContainsAny(got, "\n\x00") {
 		t.Errorf("the header has %q", got)
 	}
@@ -181,7 +181,7 @@ func TestReplyTooLarge(t *testing.T) {
 	if m := b.request(bus.ContentJSON, make([]byte, 32<<10)); m.Header.Get(micro.ErrorCodeHeader) != "" {
 		t.Errorf("what fits is refused: %v", m.Header)
 	}
-	refused(t, b.request(bus.ContentJSON, make([]byte, 63<<10+100)), bus.ContentJSON, "413", lifecycle.ReasonRequestEntityTooLarge, "ask for less")
+	refused(t, b.request(bus.ContentJSON, make([]byte, 63<<10+100)), bus.ContentJSON, "413", api.ErrRequestEntityTooLarge, "ask for less")
 }
 
 // An error that does not fit into a message is truncated: the client gets its
@@ -193,10 +193,10 @@ func TestErrorTooLarge(t *testing.T) {
 		for i := range causes {
 			causes[i] = lifecycle.Cause{Reason: "FieldValueInvalid", Field: "metadata.name", Message: strings.Repeat("\x01", 1<<10)}
 		}
-		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: "begins" + strings.Repeat("\x01", 1<<20), Name: strings.Repeat("n", 1<<20), Causes: causes})
+		q.answer(nil, &lifecycle.Error{Reason: api.ErrInvalid, Message: "begins" + strings.Repeat("\x01", 1<<20), Name: strings.Repeat("n", 1<<20), Causes: causes})
 	})
-	refused(t, b.request("", nil), bus.ContentProtobuf, "422", lifecycle.ReasonInvalid, "begins")
-	refused(t, b.request(bus.ContentJSON, nil), bus.ContentJSON, "422", lifecycle.ReasonInvalid, "begins")
+	refused(t, b.request("", nil), bus.ContentProtobuf, "422", api.ErrInvalid, "begins")
+	refused(t, b.request(bus.ContentJSON, nil), bus.ContentJSON, "422", api.ErrInvalid, "begins")
 }
 
 // Reads of one actor run alongside each other, as many as are allowed; one more is
@@ -228,7 +228,7 @@ func TestTooManyReads(t *testing.T) {
 		}
 		testkit.Receive(t, b.ctx, "a read to begin", begun)
 	}
-	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "too many reads")
+	refused(t, b.request("", nil), bus.ContentProtobuf, "429", api.ErrTooManyRequests, "too many reads")
 	close(release)
 	for range actorReads {
 		if m := testkit.Receive(t, b.ctx, "a reply", replies); m.Header.Get(micro.ErrorCodeHeader) != "" {

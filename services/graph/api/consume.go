@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -195,7 +196,7 @@ func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.Consume
 }
 
 func (s *server) otherConsumer(durable string, err error) *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf(
+	return &lifecycle.Error{Reason: api.ErrConflict, Message: fmt.Sprintf(
 		"consumer %s of stream %s was created with other settings, which the NATS server does not change (%v); delete the consumer", durable, bus.FinalizeStream(s.Realm), err)}
 }
 
@@ -214,7 +215,7 @@ func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.St
 	case list.Err() != nil:
 		return s.jetStream("consumers", list.Err())
 	case own >= maxConsumersActor || all >= maxConsumers:
-		return &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Minute, Message: fmt.Sprintf(
+		return &lifecycle.Error{Reason: api.ErrTooManyRequests, RetryAfter: time.Minute, Message: fmt.Sprintf(
 			"actor %q has %d consumers of calls, and the realm %d; at most %d and %d; one without pull requests for %s is deleted",
 			actor, own, all, maxConsumersActor, maxConsumers, bus.CallInactive)}
 	}
@@ -223,9 +224,9 @@ func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.St
 
 // jetStream returns the error for an operation that JetStream did not do.
 func (s *server) jetStream(what string, err error) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: fmt.Sprintf("realm %s: %s: %v", s.Realm, what, err)}
+	e := &lifecycle.Error{Reason: api.ErrInternalError, Message: fmt.Sprintf("realm %s: %s: %v", s.Realm, what, err)}
 	if bus.IsNotReady(err) || bus.Classify(err) == bus.Retry {
-		e.Reason, e.RetryAfter = lifecycle.ReasonServiceUnavailable, 250*time.Millisecond
+		e.Reason, e.RetryAfter = api.ErrServiceUnavailable, 250*time.Millisecond
 	}
 	return e
 }

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -26,7 +27,7 @@ func (s *writerServer) unreachable(q *request) {
 		return
 	}
 	if !s.looking.TryLock() {
-		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, Message: "a search for cycles is under way; try again later", RetryAfter: retrySearch})
+		q.answer(nil, &lifecycle.Error{Reason: api.ErrTooManyRequests, Message: "a search for cycles is under way; try again later", RetryAfter: retrySearch})
 		return
 	}
 	if !s.start(func() {
@@ -48,12 +49,12 @@ func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifec
 	}
 	for _, members := range found {
 		m, err := s.w.Do(ctx, &writer.Request{Actor: bus.RoleScanner, Verb: bus.OpCycles, Work: &command.CollectCycle{Members: members}})
-		if err != nil && errors.Is(err, lifecycle.ReasonRequestEntityTooLarge) {
+		if err != nil && errors.Is(err, api.ErrRequestEntityTooLarge) {
 			s.Log.Warn("an unreachable cycle is not collected", "realm", s.Realm, "member", members[0], "error", err)
 			continue
 		}
 		if err != nil {
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: retrySearch, Message: err.Error()}
+			return nil, &lifecycle.Error{Reason: api.ErrServiceUnavailable, RetryAfter: retrySearch, Message: err.Error()}
 		}
 		reply.Collected += m.(*coppicev1.CyclesReply).GetCollected()
 	}

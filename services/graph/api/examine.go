@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -87,7 +88,7 @@ func (s *writerServer) doExpire(ctx context.Context, actor, note string, work wr
 	case errors.As(fail, &refusal):
 		return nil, refusal
 	}
-	return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: retrySearch, Message: fail.Error()}
+	return nil, &lifecycle.Error{Reason: api.ErrServiceUnavailable, RetryAfter: retrySearch, Message: fail.Error()}
 }
 
 // duePolicy is an expiry policy that is evaluated at a snapshot and a time.
@@ -263,10 +264,10 @@ func (s *writerServer) unchangedSince(ctx context.Context, d time.Duration, now 
 	switch {
 	case err == nil:
 		return c.Revision, nil
-	case errors.As(err, &refusal) && refusal.Reason == lifecycle.ReasonExpired:
+	case errors.As(err, &refusal) && refusal.Reason == api.ErrExpired:
 		return 0, nil // the log does not go back so far
 	case errors.As(err, &refusal):
 		return 0, refusal
 	}
-	return 0, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: retrySearch, Message: err.Error()}
+	return 0, &lifecycle.Error{Reason: api.ErrServiceUnavailable, RetryAfter: retrySearch, Message: err.Error()}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -52,7 +53,7 @@ func TestFailedState(t *testing.T) {
 	if err := s.Sync(); err == nil {
 		t.Fatal("the state has not failed")
 	}
-	refused(t, read(), "application/protobuf", "503", lifecycle.ReasonServiceUnavailable, "try again")
+	refused(t, read(), "application/protobuf", "503", api.ErrServiceUnavailable, "try again")
 	if err := rpc.Refusal(read()); !rpc.Retryable(err) {
 		t.Errorf("%v is not retryable", err)
 	}

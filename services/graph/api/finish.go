@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -67,7 +68,7 @@ func (s *writerServer) keptByUnknown(r *coppicev1.FinishRequest) (command.Kept, 
 		}
 	}
 	if err = errors.Join(err, snap.Err(), snap.Close()); err != nil {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "the dependents of owners cannot be examined: " + err.Error() + "; try again"}
+		return nil, &lifecycle.Error{Reason: api.ErrInternalError, Message: "the dependents of owners cannot be examined: " + err.Error() + "; try again"}
 	}
 	return kept, nil
 }

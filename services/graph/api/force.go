@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -79,7 +80,7 @@ func (s *writerServer) callState(ctx context.Context, call bus.Finalize, r *copp
 	}
 	if is.Working != 0 && is.Working != r.GetCall() {
 		return is, &lifecycle.Error{
-			Reason: lifecycle.ReasonConflict, Resource: lifecycle.ResourceName(call.Group, call.Plural), Name: r.GetName(), UID: call.UID,
+			Reason: api.ErrConflict, Resource: lifecycle.ResourceName(call.Group, call.Plural), Name: r.GetName(), UID: call.UID,
 			Message: fmt.Sprintf("the controller of finalizer %s works on its call for %s, or waits until it tries again: what it cleans up may be left half done; "+
 				"to remove the finalizer nevertheless, name call %d", call.Finalizer, r.GetName(), is.Working),
 		}

@@ -89,7 +89,7 @@ func (g *Grants) covers(at bus.API, r *coppicev1.DeleteRequest, plan string, now
 		}
 		field := fmt.Sprintf("also[%d].grant", i)
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonForbidden, Resource: part.GetResource(), Namespace: part.GetNamespace(),
+			Reason: api.ErrForbidden, Resource: part.GetResource(), Namespace: part.GetNamespace(),
 			Message: fmt.Sprintf("%s: the request has no valid grant to %s %s: it is missing, has ended, or is for something else; nothing was done: "+
 				"ask for one with askGrant, by a %s request for %s, which needs that permission", field, at.Verb, where, at.Verb, where),
 			Causes: []lifecycle.Cause{{Reason: api.CauseGrantInvalid, Field: field, Message: "not a valid grant to " + at.Verb + " " + where}},

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -59,7 +60,7 @@ const (
 // labelsOf parses a label selector.
 func labelsOf(text string) (selector.Selector, *lifecycle.Error) {
 	if len(text) > maxSelector {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
+		return nil, &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
 			"label_selector: %d bytes; at most %d: select by fewer values, or in several requests", len(text), maxSelector)}
 	}
 	labels, err := selector.Parse(text)
@@ -67,7 +68,7 @@ func labelsOf(text string) (selector.Selector, *lifecycle.Error) {
 		return nil, lifecycle.ErrBadRequest("label_selector: %v", err)
 	}
 	if len(labels) > maxRequirements {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
+		return nil, &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
 			"label_selector: %d requirements; at most %d", len(labels), maxRequirements)}
 	}
 	return labels, nil
@@ -98,7 +99,7 @@ func (s *server) within(places *admission.Limiter, q *request, answer func(ctx c
 // occupying is within for a function that answers itself.
 func (s *server) occupying(places *admission.Limiter, q *request, handle func(ctx context.Context)) {
 	if n := len(q.Data()); n > maxReadRequest {
-		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf("the request has %d bytes; this one may have %d: ask for less at once", n, maxReadRequest)})
+		q.answer(nil, &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf("the request has %d bytes; this one may have %d: ask for less at once", n, maxReadRequest)})
 		return
 	}
 	user := q.user()
@@ -131,7 +132,7 @@ func (s *server) overloaded(ctx context.Context, why error) *lifecycle.Error {
 		return s.stopping()
 	}
 	e := &lifecycle.Error{
-		Reason: lifecycle.ReasonTooManyRequests, RetryAfter: 50 * time.Millisecond,
+		Reason: api.ErrTooManyRequests, RetryAfter: 50 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: too many reads are under way; try again later", s.Realm),
 	}
 	if errors.Is(why, admission.ErrShared) {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -35,7 +36,7 @@ func TestSelectorLimits(t *testing.T) {
 		switch {
 		case c.says == "" && (err != nil || len(labels) != maxRequirements):
 			t.Errorf("%d bytes: %v", len(c.selector), err)
-		case c.says != "" && (err == nil || err.Reason != lifecycle.ReasonRequestEntityTooLarge || !strings.Contains(err.Message, c.says)):
+		case c.says != "" && (err == nil || err.Reason != api.ErrRequestEntityTooLarge || !strings.Contains(err.Message, c.says)):
 			t.Errorf("%d bytes: %v, want a refusal that says %q", len(c.selector), err, c.says)
 		}
 	}
@@ -65,7 +66,7 @@ func TestPageEndsWithItsContext(t *testing.T) {
 		t.Errorf("%d objects were visited after the end: %v", found, err)
 	}
 	s := &server{Config: Config{Realm: "default"}}
-	if err := s.unreadable(fmt.Errorf("state: %w", context.DeadlineExceeded)); err.Reason != lifecycle.ReasonTimeout {
+	if err := s.unreadable(fmt.Errorf("state: %w", context.DeadlineExceeded)); err.Reason != api.ErrTimeout {
 		t.Errorf("a read that takes too long is refused with %v", err)
 	}
 }
@@ -97,7 +98,7 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 	}
 	read()
 	testkit.Receive(t, b.ctx, "a read to begin", begun)
-	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "too many reads")
+	refused(t, b.request("", nil), bus.ContentProtobuf, "429", api.ErrTooManyRequests, "too many reads")
 	if places.Try("another") != nil {
 		t.Error("one actor has taken the places of all")
 	}

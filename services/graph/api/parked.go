@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -185,7 +186,7 @@ func (s *replicaServer) oneParked(
 ) *lifecycle.Error {
 	m, err := parkedMessage(ctx, stream, id)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return &lifecycle.Error{Reason: lifecycle.ReasonNotFound, Message: fmt.Sprintf("nothing is parked under %d", id)}
+		return &lifecycle.Error{Reason: api.ErrNotFound, Message: fmt.Sprintf("nothing is parked under %d", id)}
 	}
 	if err != nil {
 		return s.jetStream(fmt.Sprintf("parked work %d", id), err)
@@ -211,7 +212,7 @@ func (s *replicaServer) republish(ctx context.Context, m *jetstream.RawStreamMsg
 	var p coppicev1.Parked
 	subject, ok := bus.Unparked(s.Realm, m.Subject)
 	if err := proto.Unmarshal(m.Data, &p); err != nil || !ok || p.GetSubject() != subject {
-		return &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: fmt.Sprintf(
+		return &lifecycle.Error{Reason: api.ErrInvalid, Message: fmt.Sprintf(
 			"parked work %d does not come from where it says: it is parked on %s and names %q; drop it", m.Sequence, m.Subject, p.GetSubject())}
 	}
 	again := &nats.Msg{Subject: subject, Data: p.GetMessage()}

@@ -164,7 +164,7 @@ func (s *server) noPast(err error) *lifecycle.Error {
 		return refused
 	case errors.As(err, &building):
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 100 * time.Millisecond, Message: err.Error(),
+			Reason: api.ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond, Message: err.Error(),
 			Causes: []lifecycle.Cause{{Reason: api.CauseStateBeingBuilt, Field: "at", Message: fmt.Sprintf("%d%%", building.Percent)}},
 		}
 	}

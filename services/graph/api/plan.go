@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -86,7 +87,7 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecyc
 		return d, err
 	}
 	if n := len(r.GetAlso()); n > bus.MaxDeleteParts {
-		return d, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
+		return d, &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
 			"also: the deletion has %d parts, and at most %d are allowed: delete fewer kinds and namespaces at once", n, bus.MaxDeleteParts)}
 	}
 	for i, part := range r.GetAlso() {
@@ -143,9 +144,9 @@ func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion
 		defer snap.Close()
 		now, err := plan.Compute(ctx, snap, d, on.Ctx.Now, limit)
 		switch {
-		case err != nil && (err.Reason == lifecycle.ReasonRequestEntityTooLarge || err.Reason == lifecycle.ReasonTimeout):
+		case err != nil && (err.Reason == api.ErrRequestEntityTooLarge || err.Reason == api.ErrTimeout):
 			return &lifecycle.Error{
-				Reason: lifecycle.ReasonRequestEntityTooLarge, Resource: d.Resource, Namespace: d.Namespace,
+				Reason: api.ErrRequestEntityTooLarge, Resource: d.Resource, Namespace: d.Namespace,
 				Message: fmt.Sprintf("a deletion by plan has at most %d objects, and its plan must be computed within %v; this one exceeds that, and nothing was deleted: delete without a plan, or delete dependents first", limit, most),
 			}
 		case err != nil:

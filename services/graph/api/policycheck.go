@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -37,12 +38,12 @@ func checkPolicy(at bus.API, decide decider) decider {
 			}
 			if _, stored := ctx.Brake(at.Kind); e.Type == lifecycle.ObjectCreated && stored >= maxExpiryPolicies {
 				return nil, &lifecycle.Error{
-					Reason: lifecycle.ReasonInvalid, Message: fmt.Sprintf("%s: a realm has at most %d expiry policies; delete one first", at, maxExpiryPolicies),
+					Reason: api.ErrInvalid, Message: fmt.Sprintf("%s: a realm has at most %d expiry policies; delete one first", at, maxExpiryPolicies),
 				}
 			}
 			if _, fail := expirypolicy.Parse(e.Object.Body.GetSpec()); fail != nil {
 				return nil, &lifecycle.Error{
-					Reason: lifecycle.ReasonInvalid, Message: fmt.Sprintf("%s %q is invalid: %v", policyResource, e.Object.Name, fail),
+					Reason: api.ErrInvalid, Message: fmt.Sprintf("%s %q is invalid: %v", policyResource, e.Object.Name, fail),
 					Causes: []lifecycle.Cause{{Reason: "FieldValueInvalid", Field: "spec", Message: fail.Error()}},
 				}
 			}

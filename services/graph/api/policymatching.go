@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/plan"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -27,7 +28,7 @@ func (s *writerServer) matching(ctx context.Context, snap *state.Snapshot, kind 
 		})
 		for _, n := range list {
 			p, err := s.duePolicy(ctx, snap, n, at)
-			if err != nil && err.Reason != lifecycle.ReasonBadRequest {
+			if err != nil && err.Reason != api.ErrBadRequest {
 				return err
 			}
 			if p == nil || p.ReportOnly || p.kind != kind {
@@ -52,7 +53,7 @@ func eachMatching(
 	snap.Nodes(p.kind, "", state.NameCursor{}, func(n *lifecycle.Node) bool {
 		if read++; read%64 == 0 && ctx.Err() != nil {
 			// Not a timeout: another attempt would begin again.
-			err = &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf(
+			err = &lifecycle.Error{Reason: api.ErrConflict, Message: fmt.Sprintf(
 				"%s %q was not evaluated on all %s in time; set reportOnly: true in it until the brake is released",
 				policyResource, p.node.Name, p.kind.Resource())}
 			return false

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -47,7 +48,7 @@ func TestProcessBoundsReads(t *testing.T) {
 		})
 	})
 	others := takeAll(shared.reads)
-	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "this process: too many reads")
+	refused(t, b.request("", nil), bus.ContentProtobuf, "429", api.ErrTooManyRequests, "this process: too many reads")
 	others()
 	close(release)
 	if m := b.request("", nil); m.Header.Get(bus.HeaderReason) != "" {
@@ -65,7 +66,7 @@ func TestProcessBoundsReads(t *testing.T) {
 			t.Fatalf("a realm that is alone gets %d places of the process, want %d", i, maxReads)
 		}
 	}
-	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "realm default: too many reads")
+	refused(t, b.request("", nil), bus.ContentProtobuf, "429", api.ErrTooManyRequests, "realm default: too many reads")
 	for _, u := range users {
 		full.Release(u)
 	}
@@ -80,7 +81,7 @@ func TestProcessBoundsPages(t *testing.T) {
 		s.within(s.pages, q, func(context.Context) (proto.Message, *lifecycle.Error) { return &coppicev1.ListReply{}, nil })
 	})
 	others := takeAll(shared.pages)
-	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "this process: too many reads")
+	refused(t, b.request("", nil), bus.ContentProtobuf, "429", api.ErrTooManyRequests, "this process: too many reads")
 	others()
 	if m := b.request("", nil); m.Header.Get(bus.HeaderReason) != "" {
 		t.Errorf("refused although there are places: %v", m.Header)
@@ -110,7 +111,7 @@ func TestProcessBoundsReplies(t *testing.T) {
 	} {
 		others := takeAll(c.places)
 		var refusal *lifecycle.Error
-		if _, _, err := r.ask(c.verb, c.request, false).next(c.into); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonTooManyRequests ||
+		if _, _, err := r.ask(c.verb, c.request, false).next(c.into); !errors.As(err, &refusal) || refusal.Reason != api.ErrTooManyRequests ||
 			!strings.Contains(refusal.Message, "this process has") || !strings.Contains(refusal.Message, c.says) {
 			t.Errorf("%s: %v, want a refusal that names the process", c.verb, err)
 		}

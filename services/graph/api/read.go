@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
@@ -41,7 +42,7 @@ func (s *writerServer) read(q *request, answer func(*state.Snapshot) (proto.Mess
 
 func (s *writerServer) notWriter() *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
+		Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: this is not the writer any more; try again", s.Realm),
 	}
 }
@@ -388,7 +389,7 @@ func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *c
 		}
 		return o.m.(*coppicev1.ObjectsReply), next, nil
 	case <-ctx.Done():
-		return nil, next, &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the writer did not answer in time; some objects may be deleted already: try again to delete the rest"}
+		return nil, next, &lifecycle.Error{Reason: api.ErrTimeout, Message: "the writer did not answer in time; some objects may be deleted already: try again to delete the rest"}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -373,7 +374,7 @@ func TestVerificationIsShared(t *testing.T) {
 	}
 	var refusal *lifecycle.Error
 	beyond := ask()
-	if _, _, err := beyond.next(&coppicev1.VerifyBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonTooManyRequests {
+	if _, _, err := beyond.next(&coppicev1.VerifyBatch{}); !errors.As(err, &refusal) || refusal.Reason != api.ErrTooManyRequests {
 		t.Errorf("a client beyond the limit: %v", err)
 	}
 	if _, more, err := beyond.next(&coppicev1.VerifyBatch{}); more || err != nil {
@@ -414,7 +415,7 @@ func TestReadersLeave(t *testing.T) {
 		open = append(open, p)
 	}
 	var refusal *lifecycle.Error
-	if _, _, err := follow().next(&coppicev1.LogBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonTooManyRequests {
+	if _, _, err := follow().next(&coppicev1.LogBatch{}); !errors.As(err, &refusal) || refusal.Reason != api.ErrTooManyRequests {
 		t.Fatalf("one reader more than an actor may have: %v", err)
 	}
 	if err := open[0].sub.Unsubscribe(); err != nil {

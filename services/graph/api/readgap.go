@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -103,7 +104,7 @@ func (r *logReading) expired(ctx context.Context, readable *eventlog.Readable, r
 	case errors.Is(err, errEnough):
 		return nil
 	case err == nil && revision == 0: // a long run of messages that are no commits
-		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at sequence %d", r.next, r.first)}
+		return &lifecycle.Error{Reason: api.ErrExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at sequence %d", r.next, r.first)}
 	}
 	return err
 }
@@ -146,7 +147,7 @@ func missing(sequence, revision, position uint64, next *eventlog.Header) *lifecy
 	case next.FirstRevision <= revision:
 		revisions = "no revisions"
 	}
-	return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf(
+	return &lifecycle.Error{Reason: api.ErrExpired, Message: fmt.Sprintf(
 		"commits %d to %d with %s are neither in the log nor in the archive: what follows them begins at sequence %d, with revision %d",
 		sequence, next.Sequence-1, revisions, position, next.FirstRevision)}
 }

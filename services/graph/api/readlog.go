@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -141,7 +142,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	if r.next < r.first {
 		if err := readable.Unavailable; err != nil {
 			return &lifecycle.Error{
-				Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: time.Second,
+				Reason: api.ErrServiceUnavailable, RetryAfter: time.Second,
 				Message: fmt.Sprintf("sequence %d is in the archive, which cannot be read now: %v", r.next, err),
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -78,7 +79,7 @@ func (s *realmsServer) about(q *request, m versioned) (bus.API, *lifecycle.Error
 		return at, err
 	}
 	if fail := bus.CheckRealm(at.Realm); fail != nil {
-		return at, &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: fail.Error()}
+		return at, &lifecycle.Error{Reason: api.ErrInvalid, Message: fail.Error()}
 	}
 	return at, nil
 }
@@ -197,7 +198,7 @@ func (s *realmsServer) refusal(err error) *lifecycle.Error {
 		return s.stopping()
 	}
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
+		Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 		Message: fmt.Sprintf("the list of realms cannot be read or changed now: %v; try again", err),
 	}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
@@ -40,7 +41,7 @@ func ServeRecording(c Config, r Replica, past Past) (Stopper, error) {
 
 // recorded returns the error for a request that a recording does not serve.
 func (s *server) recorded(why string) *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonMethodNotAllowed, Message: fmt.Sprintf("realm %s is a recorded log: %s", s.Realm, why)}
+	return &lifecycle.Error{Reason: api.ErrMethodNotAllowed, Message: fmt.Sprintf("realm %s is a recorded log: %s", s.Realm, why)}
 }
 
 // unchanged is the lease of a state that nothing changes.

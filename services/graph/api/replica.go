@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -129,7 +130,7 @@ func (s *replicaServer) readAtLeast(
 		defer cancel()
 		if err := s.r.Reached(wait, revision); err != nil {
 			return nil, &lifecycle.Error{
-				Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 100 * time.Millisecond,
+				Reason: api.ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond,
 				Message: fmt.Sprintf("realm %s: this replica has not reached revision %d yet; try again", s.Realm, revision),
 			}
 		}

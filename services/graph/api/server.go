@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
@@ -197,7 +198,7 @@ func (s *server) during(do func()) bool {
 func (s *server) unreadable(err error) *lifecycle.Error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: fmt.Sprintf(
+		return &lifecycle.Error{Reason: api.ErrTimeout, Message: fmt.Sprintf(
 			"realm %s: the request took longer than %v and was stopped; request less at once, or try again later", s.Realm, readTime)}
 	case errors.Is(err, context.Canceled):
 		return s.stopping()
@@ -209,22 +210,22 @@ func (s *server) unreadable(err error) *lifecycle.Error {
 	var unavailable *archived.UnavailableError
 	if errors.As(err, &unavailable) {
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: time.Second,
+			Reason: api.ErrServiceUnavailable, RetryAfter: time.Second,
 			Message: fmt.Sprintf("realm %s: the archive cannot be read now: %v", s.Realm, err),
 		}
 	}
 	if s.State.Failure() == nil {
-		return &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: err.Error()}
+		return &lifecycle.Error{Reason: api.ErrInternalError, Message: err.Error()}
 	}
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
+		Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: this process cannot read its state and stops; another process serves the realm: try again", s.Realm),
 	}
 }
 
 func (s *server) stopping() *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
+		Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: this graph service no longer serves the realm; try again", s.Realm),
 	}
 }

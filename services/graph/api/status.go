@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -32,7 +33,7 @@ func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
 		reply, err := s.w.Status(ctx)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "status: there is more pending work than can be counted in time; try again later"}
+			return nil, &lifecycle.Error{Reason: api.ErrTimeout, Message: "status: there is more pending work than can be counted in time; try again later"}
 		case err != nil:
 			return nil, s.unreadable(err)
 		case !s.w.Lease.Holds():
@@ -49,7 +50,7 @@ func (s *writerServer) storage(ctx context.Context) (proto.Message, *lifecycle.E
 	found, err := s.w.Storage(ctx)
 	switch {
 	case err != nil:
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: fmt.Sprintf("realm %s: what it takes on disks cannot be measured: %v; try again", s.Realm, err)}
+		return nil, &lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: fmt.Sprintf("realm %s: what it takes on disks cannot be measured: %v; try again", s.Realm, err)}
 	case !s.w.Lease.Holds():
 		return nil, s.notWriter()
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -32,7 +33,7 @@ func (o *sender) send(m proto.Message) error {
 		return err
 	}
 	if len(data) > o.q.maxPayload-replyMargin {
-		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf("a part of the reply has %d bytes and does not fit into a message", len(data))}
+		return &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf("a part of the reply has %d bytes and does not fit into a message", len(data))}
 	}
 	if len(data) == 0 {
 		return fmt.Errorf("a %s without content would end the reply", m.ProtoReflect().Descriptor().Name())
@@ -76,7 +77,7 @@ func (s *server) stream(q *request, release func(), serve func(ctx context.Conte
 			}
 		})
 		if err != nil {
-			q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: err.Error()})
+			q.answer(nil, &lifecycle.Error{Reason: api.ErrInternalError, Message: err.Error()})
 			return
 		}
 		defer func() { _ = gone.Unsubscribe() }()
@@ -102,13 +103,13 @@ func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.E
 	case errors.As(err, &refusal):
 		return refusal
 	case s.ctx.Err() != nil:
-		return &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "this replica is shutting down; ask again", RetryAfter: 100 * time.Millisecond}
+		return &lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: "this replica is shutting down; ask again", RetryAfter: 100 * time.Millisecond}
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // the client is gone
 	}
 	s.Log.Warn("a streamed reply failed", "realm", s.Realm, "subject", q.Subject(), "error", err)
 	if bus.IsNotReady(err) {
-		return &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: err.Error(), RetryAfter: 250 * time.Millisecond}
+		return &lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: err.Error(), RetryAfter: 250 * time.Millisecond}
 	}
 	return s.unreadable(err)
 }
@@ -142,7 +143,7 @@ func (u *quota) enter(actor string) (leave func(), err *lifecycle.Error) {
 	if why == nil {
 		return sync.OnceFunc(func() { u.places.Release(actor) }), nil
 	}
-	err = &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second}
+	err = &lifecycle.Error{Reason: api.ErrTooManyRequests, RetryAfter: time.Second}
 	open, its := u.places.Used(actor)
 	if errors.Is(why, admission.ErrShared) {
 		all, _ := u.shared.Used("")

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -67,7 +68,7 @@ func (s *writerServer) unreadableInLog(ctx context.Context, at bus.API, name str
 	}
 	if err != nil || logged.UID != n.UID {
 		return 0, &lifecycle.Error{
-			Reason: lifecycle.ReasonConflict, Resource: key.Kind.Resource(), Namespace: at.Namespace, Name: name, UID: n.UID.String(),
+			Reason: api.ErrConflict, Resource: key.Kind.Resource(), Namespace: at.Namespace, Name: name, UID: n.UID.String(),
 			Message: key.String() + " is unreadable in the state of this graph service only: the log has it; run 'coppice rebuild', which repairs the state",
 		}
 	}
@@ -106,7 +107,7 @@ func unreadableWork(at bus.API, r *coppicev1.DeleteUnreadableRequest, revision u
 			}
 			if n.Revision != revision {
 				return nil, &lifecycle.Error{
-					Reason: lifecycle.ReasonConflict, Resource: key.Kind.Resource(), Namespace: key.Namespace, Name: key.Name, UID: n.UID.String(),
+					Reason: api.ErrConflict, Resource: key.Kind.Resource(), Namespace: key.Namespace, Name: key.Name, UID: n.UID.String(),
 					Message: key.String() + " was changed meanwhile; try again",
 				}
 			}

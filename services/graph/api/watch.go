@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
@@ -121,7 +122,7 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		}
 	})
 	if err != nil {
-		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: err.Error()})
+		q.answer(nil, &lifecycle.Error{Reason: api.ErrInternalError, Message: err.Error()})
 		return
 	}
 	defer func() { _ = gone.Unsubscribe() }()
@@ -162,6 +163,6 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		s.Log.Warn("watch ended", "realm", s.Realm, "resource", resource(at), "error", err)
 		_ = send(&coppicev1.WatchBatch{Error: lifecycle.Truncate(s.unreadable(err), q.maxError()).Status()})
 	case s.ctx.Err() != nil:
-		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "this replica is shutting down; watch again"}).Status()})
+		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: "this replica is shutting down; watch again"}).Status()})
 	}
 }

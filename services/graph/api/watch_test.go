@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -35,7 +36,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 		Heartbeat: time.Hour,
 		Admit: func(actor string) (func(), *lifecycle.Error) {
 			if places.Try(actor) != nil {
-				return nil, &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, Message: "no place", RetryAfter: time.Second}
+				return nil, &lifecycle.Error{Reason: api.ErrTooManyRequests, Message: "no place", RetryAfter: time.Second}
 			}
 			return func() { places.Release(actor) }, nil
 		},
@@ -75,7 +76,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused(t, reply, bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "no place")
+		refused(t, reply, bus.ContentProtobuf, "429", api.ErrTooManyRequests, "no place")
 	}
 	if len(begun) != 0 {
 		t.Errorf("%d watches were begun without a place", len(begun))

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/planname"
@@ -348,7 +349,7 @@ func (s *writerServer) republish(q *request) {
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		reply, err := s.w.Republish(ctx, &r)
 		if err != nil {
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "republish: " + err.Error()}
+			return nil, &lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: "republish: " + err.Error()}
 		}
 		return reply, nil
 	})

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -241,7 +242,7 @@ func TestMalformed(t *testing.T) {
 			return err
 		},
 	} {
-		if err := read(); err == nil || err.Reason != lifecycle.ReasonBadRequest {
+		if err := read(); err == nil || err.Reason != api.ErrBadRequest {
 			t.Errorf("%s: %v", name, err)
 		} else if !strings.Contains(err.Message, name) {
 			t.Errorf("%q does not say %q", err.Message, name)
@@ -268,7 +269,7 @@ func TestBatch(t *testing.T) {
 	}
 	before := b.s.Checkpoint().GetRevision()
 	a := b.do(batch(func(o *command.Objects) { o.Atomic = true }))
-	if a.refusal == nil || a.refusal.Reason != lifecycle.ReasonAlreadyExists || a.refusal.Index != 1 {
+	if a.refusal == nil || a.refusal.Reason != api.ErrAlreadyExists || a.refusal.Index != 1 {
 		t.Errorf("atomic: %v, %v", a.reply, a.refusal)
 	}
 	codes := func(o *command.Objects) string {
@@ -287,7 +288,7 @@ func TestBatch(t *testing.T) {
 	if got := codes(batch(func(*command.Objects) {})); got != "[201 409 201]" {
 		t.Errorf("each for itself: %s", got)
 	}
-	if a := b.do(batch(func(o *command.Objects) { o.Resource = "widgets.example.com" })); a.refusal == nil || a.refusal.Reason != lifecycle.ReasonUnknownKind {
+	if a := b.do(batch(func(o *command.Objects) { o.Resource = "widgets.example.com" })); a.refusal == nil || a.refusal.Reason != api.ErrUnknownKind {
 		t.Errorf("an unknown kind: %v", a.refusal)
 	}
 }

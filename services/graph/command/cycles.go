@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -58,7 +59,7 @@ func (c *CollectCycle) Do(d *writer.Decision) (finished bool, err *lifecycle.Err
 	events := cycles.Collect(d.Ctx, c.Members)
 	if _, ok := d.Add(events, 0); !ok {
 		if d.Empty() { // it fits into no commit
-			return true, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
+			return true, &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
 				"the deletion of an unreachable cycle of %d objects is larger than a commit, which has at most %d bytes; delete one of them", len(events), d.Limit())}
 		}
 		return false, nil

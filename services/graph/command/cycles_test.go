@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -43,7 +44,7 @@ func TestCycleLargerThanACommit(t *testing.T) {
 		return members
 	}
 	large, small := ring(300), ring(2)
-	if a := b.do(&command.CollectCycle{Members: large}); !errors.Is(a.refusal, lifecycle.ReasonRequestEntityTooLarge) {
+	if a := b.do(&command.CollectCycle{Members: large}); !errors.Is(a.refusal, api.ErrRequestEntityTooLarge) {
 		t.Errorf("the collection of the large cycle: %v, %v", a.reply, a.refusal)
 	}
 	if reply := must[*coppicev1.CyclesReply](b, &command.CollectCycle{Members: small}, nil); reply.GetCollected() != 2 {

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	"github.com/coppice-gc/coppice/internal/kept"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -311,7 +312,7 @@ func (o *Objects) result(out *lifecycle.Outcome, change state.Change) *coppicev1
 }
 
 func (o *Objects) tooLarge(at lifecycle.Key) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Resource: at.Kind.Resource(), Namespace: at.Namespace,
+	e := &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Resource: at.Kind.Resource(), Namespace: at.Namespace,
 		Message: "the request does not fit into one commit; send fewer objects at once"}
 	if o.Count == 1 {
 		e.Message = "the object does not fit into one commit"

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"golang.org/x/time/rate"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -191,7 +192,7 @@ func (c *Cache) enter(h *History, actor string, commit Commit) (*entry, error) {
 }
 
 func overloaded(format string, args ...any) *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second, Message: fmt.Sprintf(format, args...)}
+	return &lifecycle.Error{Reason: api.ErrTooManyRequests, RetryAfter: time.Second, Message: fmt.Sprintf(format, args...)}
 }
 
 // build builds the state of an entry when there is a place.

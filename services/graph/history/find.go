@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -280,7 +281,7 @@ func (h *History) uncovered(p Point, oldest Commit) error {
 }
 
 func expired(format string, args ...any) error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf(format, args...)}
+	return &lifecycle.Error{Reason: api.ErrExpired, Message: fmt.Sprintf(format, args...)}
 }
 
 // unreadable returns the error for a failed read of the log or the archive.
@@ -289,7 +290,7 @@ func (h *History) unreadable(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: time.Second,
+		Reason: api.ErrServiceUnavailable, RetryAfter: time.Second,
 		Message: fmt.Sprintf("realm %s: the past cannot be read now: %v", h.c.Realm, err),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/archived"
@@ -143,7 +144,7 @@ func (h *History) failed(c Commit, err error) error {
 		return refused
 	case h.ctx.Err() != nil:
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
+			Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 			Message: fmt.Sprintf("realm %s: this process does not answer any more; try again", h.c.Realm),
 		}
 	}
@@ -153,7 +154,7 @@ func (h *History) failed(c Commit, err error) error {
 	}
 	h.c.Logger.Warn("cannot build a state of the past", "revision", c.Revision, "commit", c.Sequence, "error", err)
 	return &lifecycle.Error{
-		Reason:  lifecycle.ReasonInternalError,
+		Reason:  api.ErrInternalError,
 		Message: fmt.Sprintf("realm %s: the state at revision %d cannot be built: %v", h.c.Realm, c.Revision, err),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
@@ -62,7 +63,7 @@ func (c *Cache) grow(e *entry, dir string) error {
 // tooLarge returns the error for a state that does not fit into the cache. It does not ask the client to
 // try again.
 func (c *Cache) tooLarge(e *entry) error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
+	return &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
 		"realm %s: the state at revision %d has more than %d bytes, the limit of the cache for states of the past; raise it with --history-cache", e.h.c.Realm, e.commit.Revision, c.l.Bytes)}
 }
 
@@ -109,7 +110,7 @@ const (
 // refuse keeps the error of an entry if the state is too large. c.mu is locked.
 func (c *Cache) refuse(e *entry) {
 	var refused *lifecycle.Error
-	if !errors.As(e.err, &refused) || refused.Reason != lifecycle.ReasonRequestEntityTooLarge {
+	if !errors.As(e.err, &refused) || refused.Reason != api.ErrRequestEntityTooLarge {
 		return
 	}
 	if len(c.refused) == maxRefusals {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -90,7 +91,7 @@ func (r *run) confirm(o *Object, n *lifecycle.Node) {
 
 func (r *run) outcome(out *lifecycle.Outcome, err *lifecycle.Error, u uid.UID) {
 	switch {
-	case err != nil && err.Reason == lifecycle.ReasonNotFound: // it was removed when another blocker had done its part
+	case err != nil && err.Reason == api.ErrNotFound: // it was removed when another blocker had done its part
 	case err != nil:
 		if o := r.planned[u]; o != nil && !r.visible(o.Node) {
 			err = elsewhere(err)

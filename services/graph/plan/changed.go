@@ -19,7 +19,7 @@ const changesSaid = 10
 // what the deletion would do now, and which objects of the plan are new or have changed
 // since the named plan. It cannot name objects that have left the plan.
 func (p *Plan) Changed(d Deletion, was planname.Name) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: lifecycle.ReasonConflict}
+	e := &lifecycle.Error{Reason: api.ErrConflict}
 	if len(d.Also) == 0 {
 		e.Resource, e.Namespace = d.Resource, d.Namespace
 		if len(d.GetNames()) == 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -53,7 +54,7 @@ func Pending(ctx context.Context, snap *state.Snapshot, kind *lifecycle.Kind, no
 		err = r.refusal
 	}
 	late := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if late && len(r.let) > 0 || err != nil && err.Reason == lifecycle.ReasonRequestEntityTooLarge {
+	if late && len(r.let) > 0 || err != nil && err.Reason == api.ErrRequestEntityTooLarge {
 		out.More, err = true, nil // what was found so far is pending
 	}
 	if err != nil {
@@ -61,7 +62,7 @@ func Pending(ctx context.Context, snap *state.Snapshot, kind *lifecycle.Kind, no
 	}
 	_ = tx.TakeUnreadable() // B8.1: only replies to clients need bodies
 	if err := tx.Err(); err != nil {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()}
+		return nil, &lifecycle.Error{Reason: api.ErrInternalError, Message: "plan: " + err.Error()}
 	}
 	out.UIDs = r.let
 	return out, nil

@@ -55,7 +55,7 @@ func TestPendingOutOfTime(t *testing.T) {
 	for asks := range 100 {
 		p, err := pending(asks, context.DeadlineExceeded)
 		switch {
-		case err != nil && (err.Reason != lifecycle.ReasonTimeout || parts > 0):
+		case err != nil && (err.Reason != api.ErrTimeout || parts > 0):
 			t.Fatalf("after %d questions: %v", asks, err)
 		case err != nil:
 		case p.More:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/planname"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -202,7 +203,7 @@ func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycl
 		return nil, r.unreadable(unreadable)
 	}
 	if err := tx.Err(); err != nil {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()}
+		return nil, &lifecycle.Error{Reason: api.ErrInternalError, Message: "plan: " + err.Error()}
 	}
 	p := &Plan{Revision: snap.Revision(), Cycles: r.cycles, Brakes: r.brakes(), options: d.options(), kinds: map[*lifecycle.Kind]uint64{}}
 	for _, o := range r.order {
@@ -371,7 +372,7 @@ func (o *Object) waits(r *run, n *lifecycle.Node) {
 
 func tooLarge(max int) *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason:  lifecycle.ReasonRequestEntityTooLarge,
+		Reason:  api.ErrRequestEntityTooLarge,
 		Message: fmt.Sprintf("the plan has more than %d objects; plan the deletion of dependents first", max),
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/planname"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -171,7 +172,7 @@ func TestChanged(t *testing.T) {
 	}
 	now := get()
 	err := now.Changed(deletion(r, lifecycle.Background, "deployments/web"), was)
-	if err.Reason != lifecycle.ReasonConflict || err.Name != "web" || len(err.Causes) != 10 {
+	if err.Reason != api.ErrConflict || err.Name != "web" || len(err.Causes) != 10 {
 		t.Errorf("the refusal is %+v", err)
 	}
 	for _, want := range []string{was.String(), now.Name().String(), "removes 14", "pods/late-00 (default)", "and 2 more", "plan again"} {
@@ -226,7 +227,7 @@ func TestCancelled(t *testing.T) {
 	defer snap.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if p, err := plan.Compute(ctx, snap, deletion(r, "", "deployments/web"), r.Clock, 10); err == nil || err.Reason != lifecycle.ReasonTimeout {
+	if p, err := plan.Compute(ctx, snap, deletion(r, "", "deployments/web"), r.Clock, 10); err == nil || err.Reason != api.ErrTimeout {
 		t.Errorf("%v, %v", p, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/planname"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -84,7 +85,7 @@ func (r *run) add(events []lifecycle.Event, because uid.UID) {
 		}
 		r.revision++
 		if _, err := r.tx.Add(e, r.revision, nil); err != nil {
-			r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()})
+			r.refuse(&lifecycle.Error{Reason: api.ErrInternalError, Message: "plan: " + err.Error()})
 			return
 		}
 		after := r.tx.Node(e.UID)
@@ -206,7 +207,7 @@ func (r *run) unreadable(of *state.UnreadableError) *lifecycle.Error {
 // stopped reports whether the computation has failed or its context has ended.
 func (r *run) stopped() bool {
 	if r.ctx.Err() != nil {
-		r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the plan was not finished in time; plan the deletion of dependents first"})
+		r.refuse(&lifecycle.Error{Reason: api.ErrTimeout, Message: "the plan was not finished in time; plan the deletion of dependents first"})
 	}
 	return r.refusal != nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -248,9 +249,9 @@ func (g *Registry) checkRoom(ctx context.Context, name, id string) error {
 	}
 	switch {
 	case live >= maxRealms:
-		return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf("realm %q is not created: there are %d realms, which is the maximum; delete one that is not needed", name, live)}
+		return &lifecycle.Error{Reason: api.ErrConflict, Message: fmt.Sprintf("realm %q is not created: there are %d realms, which is the maximum; delete one that is not needed", name, live)}
 	case len(list.Realms) >= maxNames && list.Of(name) == nil:
-		return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf("realm %q is not created: the list has %d names, which is the maximum; use the name of a realm that was deleted", name, len(list.Realms))}
+		return &lifecycle.Error{Reason: api.ErrConflict, Message: fmt.Sprintf("realm %q is not created: the list has %d names, which is the maximum; use the name of a realm that was deleted", name, len(list.Realms))}
 	}
 	return nil
 }
@@ -268,9 +269,9 @@ func (g *Registry) Create(ctx context.Context, name, actor, id string, now time.
 			if id != "" && r.GetCreateId() == id && r.GetCreatedBy() == actor {
 				return nil
 			}
-			return &lifecycle.Error{Reason: lifecycle.ReasonAlreadyExists, Message: fmt.Sprintf("realm %q already exists", name)}
+			return &lifecycle.Error{Reason: api.ErrAlreadyExists, Message: fmt.Sprintf("realm %q already exists", name)}
 		case coppicev1.RealmState_REALM_STATE_DELETING:
-			return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf("realm %q is being deleted; create it again when that is done", name)}
+			return &lifecycle.Error{Reason: api.ErrConflict, Message: fmt.Sprintf("realm %q is being deleted; create it again when that is done", name)}
 		}
 		deleted := r.GetDeletedIds()
 		proto.Reset(r)
@@ -355,5 +356,5 @@ func WasDeleted(r *coppicev1.Realm, id []byte) bool {
 
 // NotFound is the error for a realm that is not in the list.
 func NotFound(name string) *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonNotFound, Message: fmt.Sprintf("there is no realm %q", name)}
+	return &lifecycle.Error{Reason: api.ErrNotFound, Message: fmt.Sprintf("there is no realm %q", name)}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -83,7 +84,7 @@ func TestConcurrentChanges(t *testing.T) {
 				name := fmt.Sprintf("realm-%02d", i)
 				_, err := g.Create(ctx, name, "ana", fmt.Sprint(service), time.Now())
 				var refusal *lifecycle.Error
-				if err != nil && (!errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonAlreadyExists) {
+				if err != nil && (!errors.As(err, &refusal) || refusal.Reason != api.ErrAlreadyExists) {
 					t.Error(err)
 				}
 				if err == nil {
@@ -123,7 +124,7 @@ func TestStates(t *testing.T) {
 	}
 	now := time.UnixMicro(1_000_000)
 	_, err := g.Delete(ctx, "shop", "ana", false, now)
-	refused("deletion of a realm that does not exist", err, lifecycle.ReasonNotFound)
+	refused("deletion of a realm that does not exist", err, api.ErrNotFound)
 	if _, err := g.Ensure(ctx, "shop", now); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = g.Create(ctx, "shop", "ana", "", now)
-	refused("creation of a realm that exists", err, lifecycle.ReasonAlreadyExists)
+	refused("creation of a realm that exists", err, api.ErrAlreadyExists)
 	if again, err := g.List(ctx); err != nil || again.Version != before.Version {
 		t.Errorf("a refusal has changed the list: %v, %v", again, err)
 	}
@@ -150,7 +151,7 @@ func TestStates(t *testing.T) {
 	}
 	for actor, id := range map[string]string{"ana": "2", "bob": "1"} {
 		_, err := g.Create(ctx, "other", actor, id, now)
-		refused("another request", err, lifecycle.ReasonAlreadyExists)
+		refused("another request", err, api.ErrAlreadyExists)
 	}
 	if r, err := g.Delete(ctx, "shop", "ana", false, now); err != nil || r.GetState() != coppicev1.RealmState_REALM_STATE_DELETING || r.GetWithoutArchive() {
 		t.Errorf("deletion: %v, %v", r, err)
@@ -159,7 +160,7 @@ func TestStates(t *testing.T) {
 		t.Errorf("second deletion: %v, %v", r, err)
 	}
 	_, err = g.Create(ctx, "shop", "ana", "", now)
-	refused("creation of a realm that is being deleted", err, lifecycle.ReasonConflict)
+	refused("creation of a realm that is being deleted", err, api.ErrConflict)
 	id := []byte("0123456789abcdef")
 	for _, step := range []func() error{
 		func() error { return g.Waiting(ctx, "shop", "for a process") },

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
@@ -33,5 +34,5 @@ func (e *UnreadableError) Refusal(kinds *lifecycle.Kinds) *lifecycle.Error {
 			return lifecycle.ErrUnreadable(lifecycle.Key{Kind: k, Namespace: e.Node.Namespace, Name: e.Node.Name}, e.Node, e.Err)
 		}
 	}
-	return &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: e.Error()}
+	return &lifecycle.Error{Reason: api.ErrInternalError, Message: e.Error()}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -154,7 +155,7 @@ func TestWatchesAreBounded(t *testing.T) {
 		t.Helper()
 		err := testkit.Receive(t, b.ctx, "a refusal", open(actor).ended)
 		var e *lifecycle.Error
-		if !errors.As(err, &e) || e.Reason != lifecycle.ReasonTooManyRequests || e.RetryAfter == 0 || !strings.Contains(e.Message, says) {
+		if !errors.As(err, &e) || e.Reason != api.ErrTooManyRequests || e.RetryAfter == 0 || !strings.Contains(e.Message, says) {
 			t.Errorf("one watch more of %s: %v, want a refusal that says %q", actor, err, says)
 		}
 	}

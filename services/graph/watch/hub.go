@@ -10,7 +10,7 @@
 //
 // A watch is one goroutine that reads its queue at its own pace. If it needs a change that
 // was dropped, because it is slow or resumes from an old revision, it ends with
-// [lifecycle.ReasonExpired], and the client lists again. [Limits] also bound the number of
+// [api.ErrExpired], and the client lists again. [Limits] also bound the number of
 // watches, for each actor and in all, and how many encode and send at the same time.
 // A [Process] bounds all this for the realms of a process together.
 package watch

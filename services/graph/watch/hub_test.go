@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -77,7 +78,7 @@ func (b *hubRealm) watch(change func(*watch.Target)) *watcher {
 		}
 		err := b.hub.Serve(ctx, b.State, target)
 		// As a client does: on a busy machine, a revision or a turn may come too late.
-		for ctx.Err() == nil && (errors.Is(err, lifecycle.ReasonServiceUnavailable) || errors.Is(err, lifecycle.ReasonTooManyRequests)) {
+		for ctx.Err() == nil && (errors.Is(err, api.ErrServiceUnavailable) || errors.Is(err, api.ErrTooManyRequests)) {
 			err = b.hub.Serve(ctx, b.State, target)
 		}
 		leave()
@@ -120,7 +121,7 @@ func (w *watcher) expired() {
 	w.b.t.Helper()
 	err := testkit.Receive(w.b.t, w.b.ctx, "the end of the watch", w.ended)
 	var e *lifecycle.Error
-	if !errors.As(err, &e) || e.Reason != lifecycle.ReasonExpired || !strings.Contains(e.Message, "list again") {
+	if !errors.As(err, &e) || e.Reason != api.ErrExpired || !strings.Contains(e.Message, "list again") {
 		w.b.t.Errorf("the watch ended with %v, want that it is expired", err)
 	}
 }
@@ -208,7 +209,7 @@ func TestNeverReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		err := watch.NewHub(7, time.Now, watch.Limits{}).Serve(t.Context(), nil, watch.Target{Resource: "pods", From: 8, Heartbeat: time.Hour})
-		if !errors.Is(err, lifecycle.ReasonServiceUnavailable) || !strings.Contains(err.Error(), "has not reached revision 8") {
+		if !errors.Is(err, api.ErrServiceUnavailable) || !strings.Contains(err.Error(), "has not reached revision 8") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
@@ -76,7 +77,7 @@ func of(err error) string {
 
 // tooMany returns the error for a watch beyond the limits, for which why says which.
 func (h *Hub) tooMany(actor string, why error) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second}
+	e := &lifecycle.Error{Reason: api.ErrTooManyRequests, RetryAfter: time.Second}
 	if errors.Is(why, admission.ErrShared) {
 		all, _ := h.process.watches.Used("")
 		its, _ := h.watches.Used("")

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -113,7 +113,7 @@ func TestProcessBoundsWatches(t *testing.T) {
 				if i == 0 {
 					says = `actor "reader" has 8 watches` // its own limit is the lower one
 				}
-				if err.Reason != lifecycle.ReasonTooManyRequests || err.RetryAfter == 0 || !strings.Contains(err.Message, says) {
+				if err.Reason != api.ErrTooManyRequests || err.RetryAfter == 0 || !strings.Contains(err.Message, says) {
 					t.Errorf("realm %d: %v, want a refusal that says %q", i, err, says)
 				}
 				break

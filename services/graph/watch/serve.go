@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -69,7 +70,7 @@ func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 100 * time.Millisecond,
+			Reason: api.ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond,
 			Message: fmt.Sprintf("this replica has not reached revision %d yet; watch again", max(t.From, t.MinRevision)),
 		}
 	case errors.Is(err, errExpired):
@@ -135,7 +136,7 @@ func (h *Hub) sendChanges(ctx context.Context, w *session, at *place) (wait <-ch
 
 func expired(revision uint64) error {
 	return &lifecycle.Error{
-		Reason:  lifecycle.ReasonExpired,
+		Reason:  api.ErrExpired,
 		Message: fmt.Sprintf("the changes since revision %d are no longer stored; list again, and watch from the revision of the list", revision),
 	}
 }
@@ -164,7 +165,7 @@ func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *pla
 		return ctx.Err()
 	case err != nil:
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second,
+			Reason: api.ErrTooManyRequests, RetryAfter: time.Second,
 			Message: of(err) + ": too many watches are sending their initial objects at the same time; watch again later",
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -96,7 +97,7 @@ func TestSendFails(t *testing.T) {
 	}
 	unknown := b.watch(func(t *watch.Target) { t.Resource = "widgets.example.com" })
 	var e *lifecycle.Error
-	if err := testkit.Receive(t, b.ctx, "the end", unknown.ended); !errors.As(err, &e) || e.Reason != lifecycle.ReasonUnknownKind {
+	if err := testkit.Receive(t, b.ctx, "the end", unknown.ended); !errors.As(err, &e) || e.Reason != api.ErrUnknownKind {
 		t.Errorf("a watch of an unknown resource ended with %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -59,7 +60,7 @@ func TestDecidesAhead(t *testing.T) {
 	}
 	release()
 	testkit.Receive(t, b.ctx, "the answer", first).objects(t)
-	if a := testkit.Receive(t, b.ctx, "the answer", again); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+	if a := testkit.Receive(t, b.ctx, "the answer", again); !errors.Is(a.err, api.ErrAlreadyExists) {
 		t.Errorf("the second creation: %v", a)
 	}
 	testkit.Receive(t, b.ctx, "the answer", other).objects(t)
@@ -82,7 +83,7 @@ func TestAheadOfNothing(t *testing.T) {
 	b.log.set(func(l *log) { l.fail = eventlog.ErrFenced })
 	release()
 	for _, from := range []<-chan answer{first, second} {
-		if a := testkit.Receive(t, b.ctx, "the answer", from); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
+		if a := testkit.Receive(t, b.ctx, "the answer", from); !errors.Is(a.err, api.ErrServiceUnavailable) {
 			t.Errorf("fenced: %v, %v", a.reply, a.err)
 		}
 	}
@@ -113,7 +114,7 @@ func TestAheadIsBounded(t *testing.T) {
 		}
 		answers = append(answers, b.submit(signalling(create("taken"), decided)))
 	}
-	if a := b.do(create("taken")); !errors.Is(a.err, lifecycle.ReasonTooManyRequests) {
+	if a := b.do(create("taken")); !errors.Is(a.err, api.ErrTooManyRequests) {
 		t.Errorf("beyond the bound: %v", a)
 	}
 	if n := len(decided); n > 0 {
@@ -121,7 +122,7 @@ func TestAheadIsBounded(t *testing.T) {
 	}
 	release()
 	for _, from := range answers {
-		if a := testkit.Receive(t, b.ctx, "an answer", from); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+		if a := testkit.Receive(t, b.ctx, "an answer", from); !errors.Is(a.err, api.ErrAlreadyExists) {
 			t.Errorf("got %v", a)
 		}
 	}
@@ -245,12 +246,12 @@ func TestFollowsIntoTheLog(t *testing.T) {
 	}
 	release()
 	testkit.Receive(t, b.ctx, "the answer", first).objects(t)
-	if a := testkit.Receive(t, b.ctx, "the answer", small[0]); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+	if a := testkit.Receive(t, b.ctx, "the answer", small[0]); !errors.Is(a.err, api.ErrAlreadyExists) {
 		t.Errorf("the second creation: %v", a)
 	}
 	testkit.Receive(t, b.ctx, "the answer", small[1]).objects(t)
 	testkit.Receive(t, b.ctx, "the answer", large).objects(t)
-	if a := testkit.Receive(t, b.ctx, "the answer", third); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+	if a := testkit.Receive(t, b.ctx, "the answer", third); !errors.Is(a.err, api.ErrAlreadyExists) {
 		t.Errorf("the creation on top of both: %v", a)
 	}
 	b.log.check(t)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -35,7 +36,7 @@ func refusedAtOnce(t *testing.T, from <-chan answer) bool {
 	t.Helper()
 	select {
 	case a := <-from:
-		if !errors.Is(a.err, lifecycle.ReasonTooManyRequests) {
+		if !errors.Is(a.err, api.ErrTooManyRequests) {
 			t.Fatal(a.err)
 		}
 		return true
@@ -193,12 +194,12 @@ func TestFullQueueAcceptsOthers(t *testing.T) {
 		other = append(other, b.submit(by("other", create(fmt.Sprint("other-", i)))))
 	}
 	for _, actor := range []string{"busy", "other"} {
-		if a := b.do(by(actor, create("more"))); !errors.Is(a.err, lifecycle.ReasonTooManyRequests) {
+		if a := b.do(by(actor, create("more"))); !errors.Is(a.err, api.ErrTooManyRequests) {
 			t.Errorf("beyond the share of %s: %v", actor, a)
 		}
 	}
 	for _, a := range append(busy[5:], repetition) {
-		if a := testkit.Receive(t, b.ctx, "the refusal", a); !errors.Is(a.err, lifecycle.ReasonTooManyRequests) {
+		if a := testkit.Receive(t, b.ctx, "the refusal", a); !errors.Is(a.err, api.ErrTooManyRequests) {
 			t.Errorf("displaced: %v", a)
 		}
 	}
@@ -270,7 +271,7 @@ func TestExpiredPartsAreAnswered(t *testing.T) {
 	length := b.log.length()
 	again := partsOf(false)
 	again.Expires = began.Add(time.Minute)
-	if a := b.do(again); !errors.Is(a.err, lifecycle.ReasonTimeout) {
+	if a := b.do(again); !errors.Is(a.err, api.ErrTimeout) {
 		t.Errorf("got %v, %v", a.reply, a.err)
 	}
 	if n := b.log.length(); n != length {

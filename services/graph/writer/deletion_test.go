@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -58,7 +59,7 @@ func TestDeletionSeesItsCommit(t *testing.T) {
 	}
 	testkit.Receive(t, b.ctx, "the creation", again).objects(t)
 	// C083: an object with another uid has the name by now.
-	if a := testkit.Receive(t, b.ctx, "the stale deletion", stale); !errors.Is(a.err, lifecycle.ReasonConflict) {
+	if a := testkit.Receive(t, b.ctx, "the stale deletion", stale); !errors.Is(a.err, api.ErrConflict) {
 		t.Errorf("a deletion with the uid of the object before: %v, %v", a.reply, a.err)
 	}
 	if there := b.there(); len(there) != 3 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -54,7 +55,7 @@ func (w *Writer) ahead(r *Request) bool {
 func ErrCommandID(now lifecycle.Time, format string, args ...any) *lifecycle.Error {
 	what := fmt.Sprintf(format, args...)
 	return &lifecycle.Error{
-		Reason:     lifecycle.ReasonInvalid,
+		Reason:     api.ErrInvalid,
 		Message:    what + "; send the command with a UUIDv7 of the server's time, " + now.Time().Format(time.RFC3339Nano),
 		Causes:     []lifecycle.Cause{{Reason: "FieldValueInvalid", Field: "Coppice-Command", Message: what}},
 		ServerTime: now.Time(),
@@ -65,7 +66,7 @@ func ErrCommandID(now lifecycle.Time, format string, args ...any) *lifecycle.Err
 func unknown(r *Request, now lifecycle.Time) *lifecycle.Error {
 	t, _ := r.ID.Time()
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonOutcomeUnknown,
+		Reason: api.ErrOutcomeUnknown,
 		Message: fmt.Sprintf("the command was not carried out now, and may have been before: its id is of %s, and commands are recognised for %s; "+
 			"if this is the first attempt, send it with a new id; otherwise read the objects to see its outcome",
 			t.Time().Format(time.RFC3339Nano), state.KeepCommands),
@@ -77,7 +78,7 @@ func unknown(r *Request, now lifecycle.Time) *lifecycle.Error {
 // stream does not have. To try again cannot help.
 func (w *Writer) notInLog(sequence uint64) *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonOutcomeUnknown,
+		Reason: api.ErrOutcomeUnknown,
 		Message: fmt.Sprintf("the command was begun or carried out before, and its outcome is not known: commit %d, which has it, is not in the log of realm %s, "+
 			"which was restored or truncated; read the objects to see its outcome", sequence, w.c.Realm),
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -73,9 +74,9 @@ func TestIDsAreKept(t *testing.T) {
 			b.restartWith(c.set)
 			same(t, first, b.do(request()))
 			b.pass(c, test.forgot-test.known, time.Second)
-			refused(t, b.do(request()), lifecycle.ReasonOutcomeUnknown, c.now())
+			refused(t, b.do(request()), api.ErrOutcomeUnknown, c.now())
 			b.restartWith(c.set)
-			refused(t, b.do(request()), lifecycle.ReasonOutcomeUnknown, c.now())
+			refused(t, b.do(request()), api.ErrOutcomeUnknown, c.now())
 			if b.there()["x"] {
 				t.Error("the command was carried out twice")
 			}
@@ -137,7 +138,7 @@ func TestIDsOfActors(t *testing.T) {
 	one, two := b.submit(by("cid", create("y"))), b.submit(by("dan", create("y")))
 	release()
 	testkit.Receive(t, b.ctx, "the answer", one).objects(t)
-	if a := testkit.Receive(t, b.ctx, "the answer", two); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+	if a := testkit.Receive(t, b.ctx, "the answer", two); !errors.Is(a.err, api.ErrAlreadyExists) {
 		t.Errorf("while the first is decided: %v, %v", a.reply, a.err)
 	}
 }
@@ -148,9 +149,9 @@ func TestIDsAreRefused(t *testing.T) {
 	b, c := stepped(t)
 	random := withIDOf(c.now(), 1, create("x"))
 	random.ID[6] = 4<<4 | random.ID[6]&0xf
-	refused(t, b.do(random), lifecycle.ReasonInvalid, c.now())
-	refused(t, b.do(withIDOf(c.in(61*time.Second), 1, create("x"))), lifecycle.ReasonInvalid, c.now())
-	refused(t, b.do(withIDOf(c.in(-121*time.Second), 1, create("x"))), lifecycle.ReasonOutcomeUnknown, c.now())
+	refused(t, b.do(random), api.ErrInvalid, c.now())
+	refused(t, b.do(withIDOf(c.in(61*time.Second), 1, create("x"))), api.ErrInvalid, c.now())
+	refused(t, b.do(withIDOf(c.in(-121*time.Second), 1, create("x"))), api.ErrOutcomeUnknown, c.now())
 	if there := b.there(); len(there) > 0 {
 		t.Errorf("there are %v", there)
 	}
@@ -191,7 +192,7 @@ func TestIDsAfterAnHour(t *testing.T) {
 				case late == 0:
 					t.Errorf("caller %d: %v", i, first[i].err)
 				default: // it came behind the commit of others
-					refused(t, first[i], lifecycle.ReasonOutcomeUnknown, c.now())
+					refused(t, first[i], api.ErrOutcomeUnknown, c.now())
 				}
 			}
 			if there := b.there(); done == 0 || len(there) != done+1 {
@@ -239,7 +240,7 @@ func TestIDsAreRefusedByTheWriterOnly(t *testing.T) {
 	}
 	select {
 	case a := <-ahead:
-		if !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
+		if !errors.Is(a.err, api.ErrServiceUnavailable) {
 			t.Errorf("without the lease: %v", a.err)
 		}
 	default:

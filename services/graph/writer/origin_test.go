@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -88,7 +89,7 @@ func TestPaused(t *testing.T) {
 	refused := func(r *writer.Request) {
 		t.Helper()
 		a := b.do(r)
-		if a.err == nil || a.err.Reason != lifecycle.ReasonServiceUnavailable || a.err.RetryAfter == 0 || !strings.Contains(a.err.Message, "coppice realm resume test") {
+		if a.err == nil || a.err.Reason != api.ErrServiceUnavailable || a.err.RetryAfter == 0 || !strings.Contains(a.err.Message, "coppice realm resume test") {
 			t.Errorf("got %v, %v", a.reply, a.err)
 		}
 	}
@@ -190,7 +191,7 @@ func TestPausedTime(t *testing.T) {
 func TestCommandOfOrigin(t *testing.T) {
 	t.Parallel()
 	b, _ := continued(t)
-	if a := b.do(withID(1, create("one"))); a.err == nil || a.err.Reason != lifecycle.ReasonOutcomeUnknown {
+	if a := b.do(withID(1, create("one"))); a.err == nil || a.err.Reason != api.ErrOutcomeUnknown {
 		t.Errorf("got %v, %v", a.reply, a.err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -83,8 +84,8 @@ func TestBatchGoesOnAfterFailOver(t *testing.T) {
 					t.Fatalf("the log has %d parts", n-length)
 				}
 				// What is begun is not refused as if it had changed nothing.
-				if a := testkit.Receive(t, b.ctx, "an answer", lost); parts > 0 && !errors.Is(a.err, lifecycle.ReasonTimeout) ||
-					parts == 0 && !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) && !errors.Is(a.err, lifecycle.ReasonTimeout) {
+				if a := testkit.Receive(t, b.ctx, "an answer", lost); parts > 0 && !errors.Is(a.err, api.ErrTimeout) ||
+					parts == 0 && !errors.Is(a.err, api.ErrServiceUnavailable) && !errors.Is(a.err, api.ErrTimeout) {
 					t.Errorf("the first attempt: %v", a.err)
 				}
 				b.log.set(func(l *log) { l.room = 0 })
@@ -131,7 +132,7 @@ func TestAnotherBatchDoesNotGoOn(t *testing.T) {
 	b := start(t, parted)
 	b.logOnePart()
 	b.restartFailed(parted)
-	if a := b.do(withID(1, create("other"))); !errors.Is(a.err, lifecycle.ReasonBadRequest) {
+	if a := b.do(withID(1, create("other"))); !errors.Is(a.err, api.ErrBadRequest) {
 		t.Errorf("another command with the id: %v, %v", a.reply, a.err)
 	}
 	if b.there()["other"] {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
@@ -18,7 +19,7 @@ func (w *Writer) checkPaused(d *Decision, r *Request) *lifecycle.Error {
 		return nil
 	}
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonServiceUnavailable,
+		Reason: api.ErrServiceUnavailable,
 		Message: fmt.Sprintf("realm %s is paused, because it was restored or replayed from another log: nothing is changed until an operator runs `coppice realm resume %s`",
 			w.c.Realm, w.c.Realm),
 		RetryAfter: time.Second,

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -130,7 +131,7 @@ func (w *Writer) abandon(r *Request) {
 		return
 	}
 	w.answer(outcome{r: r, err: &lifecycle.Error{
-		Reason: lifecycle.ReasonTimeout,
+		Reason: api.ErrTimeout,
 		Message: fmt.Sprintf("realm %s: the command was begun or carried out, and its outcome is not known; "+
 			"repeat it with the same command id", w.c.Realm),
 		RetryAfter: 250 * time.Millisecond,

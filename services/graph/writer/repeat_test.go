@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -105,7 +106,7 @@ func TestRecallsEndWithTheWriter(t *testing.T) {
 	if b.log.read.Load() == before {
 		t.Error("the writer has ended, and a recall still reads the log")
 	}
-	if a := testkit.Receive(t, b.ctx, "the answer", again); !errors.Is(a.err, lifecycle.ReasonTimeout) {
+	if a := testkit.Receive(t, b.ctx, "the answer", again); !errors.Is(a.err, api.ErrTimeout) {
 		t.Errorf("the repetition was answered %v, %v; want a retryable error", a.reply, a.err)
 	}
 }
@@ -153,7 +154,7 @@ func TestRepetitionOfARefusal(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
 	b.do(create("x")).objects(t)
-	if a := b.do(withID(1, create("x"))); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+	if a := b.do(withID(1, create("x"))); !errors.Is(a.err, api.ErrAlreadyExists) {
 		t.Fatalf("got %v", a)
 	}
 	b.do(remove("x")).objects(t)
@@ -167,7 +168,7 @@ func TestRepetitionWithoutLog(t *testing.T) {
 	b := start(t, nil)
 	first := b.do(withID(1, create("x")))
 	b.log.set(func(l *log) { l.lost = true })
-	if a := b.do(withID(1, create("x"))); !errors.Is(a.err, lifecycle.ReasonTimeout) || a.err.RetryAfter == 0 {
+	if a := b.do(withID(1, create("x"))); !errors.Is(a.err, api.ErrTimeout) || a.err.RetryAfter == 0 {
 		t.Errorf("got %v", a)
 	}
 	b.log.set(func(l *log) { l.lost = false })

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -38,7 +38,7 @@ func TestClockIsChecked(t *testing.T) {
 	refused = append(refused, b.submit(create("z")))
 	for i, from := range refused {
 		a := testkit.Receive(t, b.ctx, "a refusal", from)
-		if !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) || a.err.RetryAfter == 0 || !strings.Contains(a.err.Message, wrong.Error()) {
+		if !errors.Is(a.err, api.ErrServiceUnavailable) || a.err.RetryAfter == 0 || !strings.Contains(a.err.Message, wrong.Error()) {
 			t.Errorf("command %d: %v, %v; want a retryable error with the reason", i, a.reply, a.err)
 		}
 	}

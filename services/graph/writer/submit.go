@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -109,7 +110,7 @@ func (w *Writer) Do(ctx context.Context, r *Request) (proto.Message, error) {
 
 func (w *Writer) overloaded() *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason:     lifecycle.ReasonTooManyRequests,
+		Reason:     api.ErrTooManyRequests,
 		Message:    fmt.Sprintf("realm %s: too many commands are queued; try again later", w.c.Realm),
 		RetryAfter: 50 * time.Millisecond,
 	}
@@ -117,7 +118,7 @@ func (w *Writer) overloaded() *lifecycle.Error {
 
 func (w *Writer) repeatedTooOften() *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason:     lifecycle.ReasonTooManyRequests,
+		Reason:     api.ErrTooManyRequests,
 		Message:    fmt.Sprintf("realm %s: the command is pending, and too many repetitions of it wait for its outcome; try again later", w.c.Realm),
 		RetryAfter: time.Second,
 	}
@@ -129,7 +130,7 @@ func (w *Writer) notWriter() *lifecycle.Error {
 		why = (*skew).Error()
 	}
 	return &lifecycle.Error{
-		Reason:     lifecycle.ReasonServiceUnavailable,
+		Reason:     api.ErrServiceUnavailable,
 		Message:    fmt.Sprintf("realm %s: %s; another takes over; try again", w.c.Realm, why),
 		RetryAfter: 250 * time.Millisecond,
 	}

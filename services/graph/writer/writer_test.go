@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -50,7 +50,7 @@ func TestOverlay(t *testing.T) {
 	one, two := b.submit(create("x")), b.submit(create("x"))
 	release()
 	testkit.Receive(t, b.ctx, "the answer", one).objects(t)
-	if a := testkit.Receive(t, b.ctx, "the answer", two); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+	if a := testkit.Receive(t, b.ctx, "the answer", two); !errors.Is(a.err, api.ErrAlreadyExists) {
 		t.Errorf("the second creation in the same commit: %v", a)
 	}
 }
@@ -83,7 +83,7 @@ func TestQueueIsBounded(t *testing.T) {
 			r := create("too-many")
 			r.Size = c.size
 			a := b.do(r)
-			if !errors.Is(a.err, lifecycle.ReasonTooManyRequests) || a.err.RetryAfter == 0 {
+			if !errors.Is(a.err, api.ErrTooManyRequests) || a.err.RetryAfter == 0 {
 				t.Errorf("beyond the bound: %v", a)
 			}
 			release()
@@ -110,7 +110,7 @@ func TestAtomicRollsBack(t *testing.T) {
 	release()
 	testkit.Receive(t, b.ctx, "the answer", before).objects(t)
 	a := testkit.Receive(t, b.ctx, "the answer", batch)
-	if !errors.Is(a.err, lifecycle.ReasonAlreadyExists) || a.err.Index != 2 {
+	if !errors.Is(a.err, api.ErrAlreadyExists) || a.err.Index != 2 {
 		t.Errorf("the atomic batch: %v", a)
 	}
 	testkit.Receive(t, b.ctx, "the answer", after).objects(t) // x is free
@@ -159,7 +159,7 @@ func TestNoChangeNoCommit(t *testing.T) {
 	b := start(t, nil)
 	b.do(create("x")).objects(t)
 	length := b.log.length()
-	if a := b.do(create("x")); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+	if a := b.do(create("x")); !errors.Is(a.err, api.ErrAlreadyExists) {
 		t.Errorf("got %v", a)
 	}
 	if n := b.log.length(); n != length {
@@ -176,12 +176,12 @@ func TestTooLarge(t *testing.T) {
 		return o
 	}
 	b := start(t, small)
-	if a := b.do(&writer.Request{Work: creation(large("x", 100<<10))}); !errors.Is(a.err, lifecycle.ReasonRequestEntityTooLarge) {
+	if a := b.do(&writer.Request{Work: creation(large("x", 100<<10))}); !errors.Is(a.err, api.ErrRequestEntityTooLarge) {
 		t.Errorf("an object: %v", a)
 	}
 	work := creation(large("x", 50<<10), large("y", 50<<10), large("z", 50<<10))
 	work.Atomic = true
-	if a := b.do(&writer.Request{Work: work}); !errors.Is(a.err, lifecycle.ReasonRequestEntityTooLarge) {
+	if a := b.do(&writer.Request{Work: work}); !errors.Is(a.err, api.ErrRequestEntityTooLarge) {
 		t.Errorf("an atomic batch: %v", a)
 	}
 	// A request that needs its own commit gets it.
@@ -285,7 +285,7 @@ func TestRefusalsFit(t *testing.T) {
 	release()
 	for i, a := range answers {
 		first := testkit.Receive(t, b.ctx, "the answer", a).objects(t)
-		if len(first) != 151 || first[0].GetError().GetReason() != string(lifecycle.ReasonAlreadyExists) || first[150].GetCode() != 201 {
+		if len(first) != 151 || first[0].GetError().GetReason() != string(api.ErrAlreadyExists) || first[150].GetCode() != 201 {
 			t.Fatalf("batch %d has %d results: %v, ..., %v", i, len(first), first[0], first[len(first)-1])
 		}
 		again := b.do(withID(uint64(i+1), batch("other"))).objects(t)
@@ -341,16 +341,16 @@ func TestLeaseLost(t *testing.T) {
 	}
 	select {
 	case a := <-read:
-		if !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
+		if !errors.Is(a.err, api.ErrServiceUnavailable) {
 			t.Errorf("without the lease a refusal was answered: %v, %v", a.reply, a.err)
 		}
 	default:
 	}
 	// X15: a writer without the lease does not report that an object does not exist.
-	if a := testkit.Receive(t, b.ctx, "an answer", absent); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
+	if a := testkit.Receive(t, b.ctx, "an answer", absent); !errors.Is(a.err, api.ErrServiceUnavailable) {
 		t.Errorf("without the lease: %v, %v", a.reply, a.err)
 	}
-	if a := b.do(create("y")); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
+	if a := b.do(create("y")); !errors.Is(a.err, api.ErrServiceUnavailable) {
 		t.Errorf("submitted behind the end: %v", a)
 	}
 }
@@ -362,7 +362,7 @@ func TestLeaseLostWhileIdle(t *testing.T) {
 	b.lease.lose()
 	testkit.WaitFor(t, b.ctx, "the writer's end", func() bool {
 		a := b.do(create("y"))
-		return errors.Is(a.err, lifecycle.ReasonServiceUnavailable)
+		return errors.Is(a.err, api.ErrServiceUnavailable)
 	})
 	if err := b.wait(); !errors.Is(err, writer.ErrLeaseLost) {
 		t.Errorf("the writer ended with %v", err)
@@ -385,7 +385,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	}
 	none(t, "a command in doubt", doubtful)
 	_ = repetition // it queued behind, or with the first: see below
-	if a := testkit.Receive(t, b.ctx, "an answer", queued); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
+	if a := testkit.Receive(t, b.ctx, "an answer", queued); !errors.Is(a.err, api.ErrServiceUnavailable) {
 		t.Errorf("what was queued: %v", a)
 	}
 	if len(b.there()) != 0 {
@@ -404,7 +404,7 @@ func TestFenced(t *testing.T) {
 	}
 	select {
 	case a := <-fenced:
-		if !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
+		if !errors.Is(a.err, api.ErrServiceUnavailable) {
 			t.Errorf("a fenced command was answered: %v, %v", a.reply, a.err)
 		}
 	default:
