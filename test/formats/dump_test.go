@@ -69,7 +69,7 @@ func describe(t *testing.T, s *state.State, log []message) string {
 	}
 	var objects []string
 	resources := map[string]bool{}
-	snap.EachNode(func(n *lifecycle.Node) bool {
+	describeNode := func(n *lifecycle.Node) bool {
 		m, err := manifest.MarshalMessage(lifecycle.Object{Node: n, Body: snap.Body(n)}.API())
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +89,10 @@ func describe(t *testing.T, s *state.State, log []message) string {
 		}
 		objects = append(objects, line)
 		return true
-	})
+	}
+	for _, k := range snap.Kinds().All() {
+		snap.Nodes(k, "", state.NameCursor{}, describeNode)
+	}
 	slices.Sort(objects)
 	b.WriteString("\n# kinds\n")
 	for _, k := range snap.Kinds().All() {

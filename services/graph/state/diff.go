@@ -189,15 +189,3 @@ func (s *Snapshot) Totals() (Totals, error) {
 	}
 	return t, s.Err()
 }
-
-// EachNode calls visit for all live objects, ordered by uid, until it returns false.
-func (s *Snapshot) EachNode(visit func(*lifecycle.Node) bool) {
-	s.r.scan("nodes", []byte{tableNode}, nil, func(_, value []byte) bool {
-		n, _, err := decodeNodeValue(value)
-		if err != nil {
-			s.r.fail("nodes", err)
-			return false
-		}
-		return visit(n)
-	})
-}
