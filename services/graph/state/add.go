@@ -147,7 +147,6 @@ func (tx *Tx) created(o *object, n *lifecycle.Node) {
 		})
 	}
 	tx.names[ref] = n.UID
-	tx.births.add(n.UID)
 	// Only an imported object can have dependents before it exists: other uids are
 	// generated in the commit that creates the object.
 	o.nowKin.parent = n.ImportTime != 0 && tx.owner(n.UID).all.All > 0

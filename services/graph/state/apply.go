@@ -58,13 +58,12 @@ func (tx *Tx) Encode() error {
 	b := s.db.NewBatch(pebble.WithInitialSizeBytes(size), pebble.WithMaxRetainedSizeBytes(retainedBatch))
 	e := &encoded{w: batchWriter{b: b}, dirty: uids}
 	w := &e.w
-	runs := tx.runs(uids)
-	tx.encodeNodes(w, uids, runs)
-	tx.encodeBodies(w, uids, runs)
+	tx.encodeNodes(w, uids)
+	tx.encodeBodies(w, uids)
 	e.names = tx.encodeNames(w, uids)
 	tx.encodeProtected(w, uids)
 	tx.encodeExpiry(w, uids)
-	tx.encodeEdges(w, uids, runs)
+	tx.encodeEdges(w, uids)
 	tx.encodeClaims(w)
 	tx.encodeAbsent(w)
 	e.pending = tx.encodePending(w)
@@ -121,8 +120,7 @@ func (tx *Tx) AnswerAndApply(answer func()) ([]WorkChange, error) {
 	if err := e.w.b.Close(); err != nil {
 		return nil, fmt.Errorf("state: write: %w", err)
 	}
-	s.ranges.add(e.w.ranges)
-	s.recent.write(e.dirty, tx.births.here)
+	s.recent.write(e.dirty)
 	s.removed.update(tx.removed, removed)
 	if s.newest = nil; tx.worthKeeping(written) {
 		s.newest = tx

@@ -6,7 +6,6 @@ import "github.com/cockroachdb/pebble/v2"
 // written to Pebble.
 type batchWriter struct {
 	b          *pebble.Batch
-	ranges     int64  // number of deleted ranges
 	key, value []byte // scratch
 	err        error
 }
@@ -23,17 +22,8 @@ func (w *batchWriter) delete(key []byte) {
 	}
 }
 
-// deleteRange deletes the rows from the first key to the last, inclusive.
-func (w *batchWriter) deleteRange(first, last []byte) {
-	w.ranges++
-	if err := w.b.DeleteRange(first, append(last, nul), nil); err != nil && w.err == nil {
-		w.err = err
-	}
-}
-
 // deleteSpans deletes the rows of the commands whose span is at least from and less than until.
 func (w *batchWriter) deleteSpans(from, until uint32) {
-	w.ranges++
 	if err := w.b.DeleteRange(commandSpanKey(nil, from), commandSpanKey(nil, until), nil); err != nil && w.err == nil {
 		w.err = err
 	}

@@ -26,14 +26,10 @@ func (tx *Tx) dirtyObjects() (uids []uid.UID, stay int) {
 	return uids, stay
 }
 
-func (tx *Tx) encodeNodes(w *batchWriter, uids []uid.UID, runs []int) {
-	for run := range inRuns(uids, runs) {
-		if len(run) > 1 {
-			w.deleteRun(tableNode, run)
-			continue
-		}
-		o := tx.objects[run[0]]
-		w.key = appendUIDKey(w.key[:0], tableNode, run[0])
+func (tx *Tx) encodeNodes(w *batchWriter, uids []uid.UID) {
+	for _, u := range uids {
+		o := tx.objects[u]
+		w.key = appendUIDKey(w.key[:0], tableNode, u)
 		if o.now == nil {
 			w.delete(w.key)
 			continue
@@ -43,14 +39,10 @@ func (tx *Tx) encodeNodes(w *batchWriter, uids []uid.UID, runs []int) {
 	}
 }
 
-func (tx *Tx) encodeBodies(w *batchWriter, uids []uid.UID, runs []int) {
-	for run := range inRuns(uids, runs) {
-		if len(run) > 1 {
-			w.deleteRun(tableBody, run)
-			continue
-		}
-		o := tx.objects[run[0]]
-		w.key = appendUIDKey(w.key[:0], tableBody, run[0])
+func (tx *Tx) encodeBodies(w *batchWriter, uids []uid.UID) {
+	for _, u := range uids {
+		o := tx.objects[u]
+		w.key = appendUIDKey(w.key[:0], tableBody, u)
 		switch {
 		case o.now == nil:
 			w.delete(w.key)
@@ -108,13 +100,8 @@ func (tx *Tx) encodeNames(w *batchWriter, uids []uid.UID) (keys []uint64) {
 // longName is the size in bytes that the rows of most names do not exceed.
 const longName = 512
 
-func (tx *Tx) encodeEdges(w *batchWriter, uids []uid.UID, runs []int) {
-	for run := range inRuns(uids, runs) {
-		if len(run) > 1 {
-			tx.deleteEdges(w, run)
-			continue
-		}
-		u := run[0]
+func (tx *Tx) encodeEdges(w *batchWriter, uids []uid.UID) {
+	for _, u := range uids {
 		o := tx.objects[u]
 		w.encodeUses(o.stored, o.now)
 		if o.stored != nil && o.now != nil && sameOwners(o.stored.Owners, o.now.Owners) {

@@ -82,7 +82,6 @@ func open(dir string, c Config) (*State, error) {
 	}
 	failures := newFailures()
 	failures.mark = func(why error) error { return mark(c.FS, dir, why) }
-	ranges := &memtableRanges{}
 	cache := c.Cache
 	if cache == nil {
 		cache = NewCache(c)
@@ -109,7 +108,6 @@ func open(dir string, c Config) (*State, error) {
 		EventListener: &pebble.EventListener{
 			BackgroundError: failures.fail,
 			DataCorruption:  failures.corrupt,
-			FlushBegin:      func(pebble.FlushInfo) { ranges.flushed() },
 		},
 	}
 	for i := range opts.Levels {
@@ -151,7 +149,6 @@ func open(dir string, c Config) (*State, error) {
 		removed:  newWindow[uint64](keptRemovals),
 		commands: newCommands(commandMemory),
 		recent:   newRecent(),
-		ranges:   ranges,
 		// Twice the size of the memtables at which writes wait.
 		nameFilter: newNameFilter(2 * memTables * int(c.MemTableSize)),
 	}

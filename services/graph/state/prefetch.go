@@ -21,10 +21,7 @@ func (s *Snapshot) Prefetch(uids []uid.UID) {
 		s.nodes = make(map[uid.UID]cached, len(missing)+8)
 	}
 	missing = slices.Compact(missing)
-	s.r.prefetch(missing, func(u uid.UID, c cached) {
-		c.before.generation = s.generation
-		s.nodes[u] = c
-	})
+	s.r.prefetch(missing, func(u uid.UID, c cached) { s.nodes[u] = c })
 	if s.Err() == nil {
 		s.recent.add(s.generation, missing, s.nodes)
 	}
@@ -102,21 +99,16 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 	visit := func(u uid.UID, c cached) {
 		o := &room[0]
 		room = room[1:]
-		*o = object{stored: c.node, now: c.node, storedKin: c.kin, nowKin: c.kin, before: c.before}
+		*o = object{stored: c.node, now: c.node, storedKin: c.kin, nowKin: c.kin}
 		tx.objects[u] = o
 		if c.parent {
 			parents = append(parents, u)
 		}
 	}
-	var generation uint64
 	if tx.s != nil {
-		generation = tx.s.recent.now()
 		missing = tx.s.recent.find(missing, visit)
 	}
-	tx.r.prefetch(missing, func(u uid.UID, c cached) {
-		c.before.generation = generation
-		visit(u, c)
-	})
+	tx.r.prefetch(missing, visit)
 	if len(parents) > 1 {
 		slices.Sort(parents)
 		tx.prefetchOwners(parents)

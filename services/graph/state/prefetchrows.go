@@ -8,8 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// prefetch calls visit with the stored nodes of uids, which must be sorted, and with the
-// uid whose row directly precedes each, if that was seen.
+// prefetch calls visit with the stored nodes of uids, which must be sorted.
 func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 	if len(sorted) == 0 {
 		return
@@ -19,32 +18,23 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 		r.fail("nodes", err)
 		return
 	}
-	var at uid.UID // the uid at the cursor, if it is one of them
 	for i, u := range sorted {
 		if r.ended("nodes") {
 			break
 		}
-		if i == 0 && it.at == pebble.IterValid {
-			at = uid.UID(it.Key()[1:]) // that was read before
-		}
 		r.key = appendUIDKey(r.key[:0], tableNode, u)
 		r.end = append(append(r.end[:0], r.key...), nul)
-		stepped := it.seek(r.key, r.end, i > 0) // objects that are removed in one commit are often neighbours
+		it.seek(r.key, r.end, i > 0) // objects that are removed in one commit are often neighbours
 		if it.failure != nil {
 			break // it is not known whether there is such a row
 		}
 		if it.at != pebble.IterValid || !bytes.Equal(it.Key(), r.key) {
-			at = ""
 			visit(u, cached{})
 			continue
 		}
-		c := cached{}
-		if stepped {
-			c.before.uid = at
-		}
-		at = u
 		value, err := it.ValueAndErr()
 		if err == nil {
+			var c cached
 			if c.node, c.kin, err = decodeNodeValue(value); err == nil {
 				visit(u, c)
 				continue

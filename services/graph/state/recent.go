@@ -15,7 +15,6 @@ type recent struct {
 	mu         sync.Mutex
 	generation uint64                 // counts the writes to the state
 	changed    [changesKept][]uid.UID // by the last writes, each sorted
-	births     birthsSince
 	young, old map[uid.UID]cached
 	weight     int // of what was added to young
 }
@@ -74,14 +73,13 @@ func (r *recent) changedSince(generation uint64, u uid.UID) bool {
 	return false
 }
 
-// write records that objects change, which must be sorted, and the first of those that are
-// created. It begins a generation; snapshots that were taken before are of an older one.
-func (r *recent) write(sorted []uid.UID, born uid.UID) {
+// write records that objects change, which must be sorted. It begins a generation; snapshots
+// that were taken before are of an older one.
+func (r *recent) write(sorted []uid.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.generation++
 	r.changed[r.generation%changesKept] = sorted
-	r.births[r.generation%changesKept] = born
 	for _, u := range sorted {
 		delete(r.young, u)
 		delete(r.old, u)

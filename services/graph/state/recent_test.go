@@ -36,7 +36,7 @@ func TestRecentIsNew(t *testing.T) {
 				for _, u := range uids {
 					newest[u] = cached{node: &lifecycle.Node{}}
 				}
-				r.write(uids, "")
+				r.write(uids)
 			case "add":
 				if len(snapshots) > 0 {
 					s := rapid.SampledFrom(snapshots).Draw(t, "of")
@@ -73,40 +73,11 @@ func TestRecentIsBounded(t *testing.T) {
 	found := 0
 	look := func() { r.find([]uid.UID{name(n - 1)}, func(uid.UID, cached) { found++ }) }
 	look()
-	r.write([]uid.UID{name(n - 1)}, "")
+	r.write([]uid.UID{name(n - 1)})
 	look()
 	if found != 1 {
 		t.Errorf("found %d times, want once: before it was written", found)
 	}
-}
-
-// For the last writes it is known what they created since a generation.
-func TestRecentKnowsWhatWasCreated(t *testing.T) {
-	t.Parallel()
-	r := newRecent()
-	born := func(generation uint64, want uid.UID, wantKnown bool) {
-		t.Helper()
-		if got, known := r.bornSince(generation); got != want || known != wantKnown {
-			t.Errorf("since %d: %q, %t, want %q, %t", generation, got, known, want, wantKnown)
-		}
-	}
-	born(r.now(), "", true)
-	r.write(nil, "m")
-	first := r.now()
-	r.write(nil, "")
-	r.write(nil, "k")
-	r.write(nil, "l")
-	born(0, "k", true)
-	born(first, "k", true)
-	born(first+2, "l", true)
-	born(r.now(), "", true)
-	for range changesKept - 3 {
-		r.write(nil, "")
-	}
-	born(first, "k", true)
-	r.write(nil, "")
-	born(first, "", false)
-	born(r.now(), "", true)
 }
 
 // Nodes with many owners are large: fewer of them are remembered.

@@ -35,7 +35,6 @@ type Snapshot struct {
 type cached struct {
 	node *lifecycle.Node
 	kin
-	before neighbour
 }
 
 var _ lifecycle.View = (*Snapshot)(nil)

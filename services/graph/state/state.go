@@ -25,7 +25,6 @@ type State struct {
 	commands   *commands
 	recent     *recent
 	nameFilter *nameFilter
-	ranges     *memtableRanges
 
 	mu     sync.RWMutex // locked while a batch is written and the fields below change, from the call of answer on
 	head   head

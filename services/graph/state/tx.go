@@ -26,10 +26,9 @@ type Tx struct {
 	under   *Tx              // the Tx that this one starts from, nil for the state alone; only read
 	applied atomic.Bool      // the effects of this Tx are in the state
 
-	head                    // now
-	was    *lifecycle.Kinds // before this Tx
-	began  lifecycle.Time   // time of the last commit before this Tx; 0 for none
-	births births
+	head                   // with the effects of this Tx
+	was   *lifecycle.Kinds // the kinds before this Tx
+	began lifecycle.Time   // time of the last commit before this Tx; 0 for none
 
 	entries
 	lookups
@@ -100,7 +99,6 @@ type object struct {
 	removal           removal // the last one by this Tx or one under it; its revision is zero for none
 	dirty             bool    // changed by this Tx
 	refinalized       bool    // its finalizers changed in the open commit: see endTouch
-	before            neighbour
 }
 
 type nameRef struct{ resource, namespace, name string }
@@ -152,9 +150,6 @@ func (tx *Tx) Next() *Tx {
 	}
 	next := newTx(tx.s, reader{db: tx.s.db, failures: tx.s.failures, removed: tx.s.removed}, tx.head, len(tx.names))
 	next.under, next.removedSince = tx, tx.removedSince
-	for t := tx; t != nil; t = t.under {
-		next.births.under = first(next.births.under, t.births.here)
-	}
 	return next
 }
 
@@ -227,10 +222,7 @@ func (tx *Tx) inherit(u uid.UID, o *object) bool {
 	if was == nil {
 		return false
 	}
-	*o = object{
-		stored: was.now, now: was.now, storedKin: was.nowKin, nowKin: was.nowKin,
-		before: was.before,
-	}
+	*o = object{stored: was.now, now: was.now, storedKin: was.nowKin, nowKin: was.nowKin}
 	if !applied { // otherwise they are read from the state
 		o.body, o.removal = was.body, was.removal
 	}

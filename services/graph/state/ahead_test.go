@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -14,10 +13,10 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// runs plays the same commits to two states. Of one, nodes are read many at once
+// twoStates plays the same commits to two states. Of one, nodes are read many at once
 // and commits begin while others are still to be applied; of the other, all is
-// read one by one and applied at once, so that it deletes row by row.
-type runs struct {
+// read one by one and applied at once.
+type twoStates struct {
 	t           *rapid.T
 	fast, plain *State
 	ahead       []*Tx // of fast, to be applied, oldest first
@@ -26,14 +25,13 @@ type runs struct {
 	kind        *lifecycle.Kind
 
 	sequence, revision uint64
-	ranges             int64 // that were deleted
 }
 
 // spread is how far from one another objects are made first, so that others fit
 // between them.
 const spread = 3
 
-func newRuns(t *rapid.T) *runs {
+func newTwoStates(t *rapid.T) *twoStates {
 	open := func() *State {
 		s, err := Open("state", Config{FS: vfs.NewMem(), MemTableSize: 64 << 10, CacheSize: 1 << 20})
 		if err != nil {
@@ -41,13 +39,13 @@ func newRuns(t *rapid.T) *runs {
 		}
 		return s
 	}
-	return &runs{
+	return &twoStates{
 		t: t, fast: open(), plain: open(), there: map[int]*lifecycle.Node{},
 		kind: lifecycle.NewKinds().Of(lifecycle.Group, "Kind"),
 	}
 }
 
-func (r *runs) close() {
+func (r *twoStates) close() {
 	for _, s := range r.snapshots {
 		_ = s.Close()
 	}
@@ -55,11 +53,11 @@ func (r *runs) close() {
 	_ = r.plain.Close()
 }
 
-func (r *runs) uid(i int) uid.UID { return uid.MustParse(fmt.Sprintf("u-%03d", i)) }
+func (r *twoStates) uid(i int) uid.UID { return uid.MustParse(fmt.Sprintf("u-%03d", i)) }
 
 // some are most of the objects that are there, in order, often without those
 // that were made between others.
-func (r *runs) some() []int {
+func (r *twoStates) some() []int {
 	all := slices.Sorted(maps.Keys(r.there))
 	if rapid.IntRange(0, 3).Draw(r.t, "between, too") > 0 {
 		all = slices.DeleteFunc(all, func(i int) bool { return i%spread > 0 })
@@ -76,7 +74,7 @@ func (r *runs) some() []int {
 	return all
 }
 
-func (r *runs) created(i int) *lifecycle.Event {
+func (r *twoStates) created(i int) *lifecycle.Event {
 	n := &lifecycle.Node{UID: r.uid(i), APIVersion: r.kind.APIVersion(), Kind: r.kind.Kind, Name: fmt.Sprint("n-", i), Generation: 1, ImportTime: 1}
 	for _, o := range rapid.SampledFrom([][]int{{998}, {998}, {998}, {998, 999}, {999}, {}}).Draw(r.t, "owners") {
 		n.Owners = append(n.Owners, lifecycle.OwnerReference{UID: r.uid(o), APIVersion: r.kind.APIVersion(), Kind: r.kind.Kind, Name: fmt.Sprint("n-", o)})
@@ -85,7 +83,7 @@ func (r *runs) created(i int) *lifecycle.Event {
 	return &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: n.UID, Object: lifecycle.Object{Node: n}}
 }
 
-func (r *runs) stripped(i int) *lifecycle.Event {
+func (r *twoStates) stripped(i int) *lifecycle.Event {
 	after := *r.there[i]
 	e := &lifecycle.Event{Type: lifecycle.OwnerReferencesRemoved, UID: after.UID, References: after.Owners}
 	after.Owners = nil
@@ -94,7 +92,7 @@ func (r *runs) stripped(i int) *lifecycle.Event {
 }
 
 // events are those of a commit.
-func (r *runs) events() (events []*lifecycle.Event) {
+func (r *twoStates) events() (events []*lifecycle.Event) {
 	switch rapid.SampledFrom([]string{"fill", "between", "between", "remove", "remove", "remove"}).Draw(r.t, "commit") {
 	case "fill":
 		for i := 0; i < 40*spread; i += spread {
@@ -124,7 +122,7 @@ func (r *runs) events() (events []*lifecycle.Event) {
 	return events
 }
 
-func (r *runs) commit() {
+func (r *twoStates) commit() {
 	events := r.events()
 	var existing []uid.UID
 	for _, e := range events {
@@ -148,9 +146,7 @@ func (r *runs) commit() {
 	r.plain.Forget()
 	tx := r.plain.Begin()
 	apply(tx)
-	if r.write(tx); tx.encoded.w.ranges > 0 {
-		r.t.Fatal("ranges were deleted of what was read one by one")
-	}
+	r.write(tx)
 	if n := len(r.ahead); n > 0 {
 		tx = r.ahead[n-1].Next()
 	} else {
@@ -167,28 +163,26 @@ func (r *runs) commit() {
 	r.revision += uint64(len(events))
 }
 
-func (r *runs) write(tx *Tx) {
+func (r *twoStates) write(tx *Tx) {
 	if _, err := tx.Apply(); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *runs) apply() {
+func (r *twoStates) apply() {
 	if len(r.ahead) > 0 {
 		r.write(r.ahead[0])
-		r.ranges += r.ahead[0].encoded.w.ranges
 		r.ahead = r.ahead[1:]
 	}
 }
 
-// A state that deletes objects by ranges equals, key by key, one that deletes them row by
-// row: with any rows between them when they were read, and with rows that commits,
-// written or in flight, have created there since.
-func TestRunsDeleteWhatIsRemoved(t *testing.T) {
+// A state whose objects are read many at once equals, key by key, one whose objects are read
+// one by one: with any rows between them when they were read, and with rows that commits,
+// applied or in flight, have created there since.
+func TestReadAtOnceEqualsReadOneByOne(t *testing.T) {
 	t.Parallel()
-	var ranges atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
-		r := newRuns(t)
+		r := newTwoStates(t)
 		defer r.close()
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"commit", "commit", "apply", "snapshot", "read", "read"}).Draw(t, "step") {
@@ -214,70 +208,11 @@ func TestRunsDeleteWhatIsRemoved(t *testing.T) {
 		for len(r.ahead) > 0 {
 			r.apply()
 		}
-		ranges.Add(r.ranges)
 		a, b := r.fast.Snapshot(), r.plain.Snapshot()
 		defer a.Close()
 		defer b.Close()
 		if d, err := Diff(a, b); err != nil || d != nil {
-			t.Fatalf("by ranges and by rows: %v, %v", d, err)
+			t.Fatalf("read at once and one by one: %v, %v", d, err)
 		}
 	})
-	if !testing.Short() && ranges.Load() == 0 {
-		t.Fatal("no ranges were deleted")
-	}
-	t.Logf("%d ranges were deleted", ranges.Load())
-}
-
-// A memtable has few ranges for what they delete: while it has many, objects are
-// deleted row by row, until it is flushed.
-func TestRunsAreFewForAMemtable(t *testing.T) {
-	t.Parallel()
-	s := smallState(t, vfs.NewMem())
-	kind := lifecycle.NewKinds().Of(lifecycle.Group, "Kind")
-	sequence, revision := uint64(0), uint64(0)
-	commit := func(events []*lifecycle.Event) (ranges int64) {
-		t.Helper()
-		tx := s.Begin()
-		var uids []uid.UID
-		for _, e := range events {
-			uids = append(uids, e.UID)
-		}
-		tx.Prefetch(uids)
-		for _, e := range events {
-			revision++
-			apply(t, tx, e, revision, nil)
-		}
-		sequence++
-		tx.EndCommit(Commit{Sequence: sequence, Time: 1})
-		if _, err := tx.Apply(); err != nil {
-			t.Fatal(err)
-		}
-		return tx.encoded.w.ranges
-	}
-	removed := func() int64 {
-		t.Helper()
-		var create, remove []*lifecycle.Event
-		for i := range 2 * minRun {
-			n := &lifecycle.Node{UID: uid.MustParse(fmt.Sprint("u-", i)), APIVersion: kind.APIVersion(), Kind: kind.Kind, Name: fmt.Sprint("n-", i), Generation: 1, ImportTime: 1}
-			create = append(create, &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: n.UID, Object: lifecycle.Object{Node: n}})
-			remove = append(remove, &lifecycle.Event{Type: lifecycle.ObjectDeleted, UID: n.UID})
-		}
-		commit(create)
-		s.Forget() // it was long ago
-		return commit(remove)
-	}
-	const each = 2 // nodes and bodies; there are no edges
-	if n, now := removed(), s.ranges.n.Load(); n != each || now != each {
-		t.Fatalf("%d ranges, and %d in the memtable, want %d", n, now, each)
-	}
-	s.ranges.n.Store(rangesPerObject*2*minRun + 1)
-	if n := removed(); n != 0 {
-		t.Fatalf("%d ranges where the memtable has many, want none", n)
-	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if n := removed(); n != each {
-		t.Fatalf("%d ranges in a new memtable, want %d", n, each)
-	}
 }
