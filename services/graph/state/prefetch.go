@@ -1,26 +1,57 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Prefetch reads many nodes at once into the snapshot's cache, which is several times
-// cheaper than reading one after the other.
-func (s *Snapshot) Prefetch(uids []uid.UID) {
-	missing := make([]uid.UID, 0, len(uids))
-	for _, u := range uids {
-		if _, ok := s.nodes[u]; !ok {
-			missing = append(missing, u)
+// To read many rows at once is several times cheaper than to read one after the other. A
+// Snapshot and a Tx prefetch the keys that they do not know (unknown) with the passes of a
+// reader (prefetchrows.go), and differ in where they keep what was read.
+
+// unknown returns the keys that are not known, sorted and without duplicates.
+func unknown[K cmp.Ordered](keys []K, known func(K) bool) []K {
+	list := make([]K, 0, len(keys))
+	for _, k := range keys {
+		if !known(k) {
+			list = append(list, k)
 		}
 	}
-	slices.Sort(missing)
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// ownersOf returns the owners of objects, sorted and without duplicates. node returns the
+// node of an object, nil if it is not known.
+func ownersOf(uids []uid.UID, node func(uid.UID) *lifecycle.Node) (owners []uid.UID) {
+	for _, u := range uids {
+		n := node(u)
+		if n == nil {
+			continue
+		}
+		for i := range n.Owners {
+			// Dependents of the same owner often follow one another.
+			if o := n.Owners[i].UID; len(owners) == 0 || owners[len(owners)-1] != o {
+				owners = append(owners, o)
+			}
+		}
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners)
+}
+
+// Prefetch reads many nodes at once into the snapshot's cache.
+func (s *Snapshot) Prefetch(uids []uid.UID) {
+	missing := unknown(uids, func(u uid.UID) bool {
+		_, ok := s.nodes[u]
+		return ok
+	})
 	if len(s.nodes) == 0 {
 		s.nodes = make(map[uid.UID]cached, len(missing)+8)
 	}
-	missing = slices.Compact(missing)
 	s.r.prefetch(missing, func(u uid.UID, c cached) { s.nodes[u] = c })
 	if s.Err() == nil {
 		s.recent.add(s.generation, missing, s.nodes)
@@ -30,14 +61,10 @@ func (s *Snapshot) Prefetch(uids []uid.UID) {
 // PrefetchCounts reads the counters on uids whose nodes have been read, and the removals
 // of those that do not exist.
 func (s *Snapshot) PrefetchCounts(uids []uid.UID) {
-	missing := make([]uid.UID, 0, len(uids))
-	for _, u := range uids {
-		if c := s.cached(u); (c.node == nil || c.parent) && s.owners[u] == nil {
-			missing = append(missing, u)
-		}
-	}
-	slices.Sort(missing)
-	missing = slices.Compact(missing)
+	missing := unknown(uids, func(u uid.UID) bool {
+		c := s.cached(u)
+		return c.node != nil && !c.parent || s.owners[u] != nil
+	})
 	if len(missing) > 1 {
 		s.prefetchCounts(missing)
 		s.prefetchRemovals(missing)
@@ -60,15 +87,10 @@ func (s *Snapshot) prefetchCounts(sorted []uid.UID) {
 
 // prefetchRemovals reads the removals of absent owners that still have dependents.
 func (s *Snapshot) prefetchRemovals(sorted []uid.UID) {
-	var gone []uid.UID
-	for _, u := range sorted {
-		if _, known := s.removals[u]; !known && s.cached(u).node == nil {
-			gone = append(gone, u)
-		}
-	}
-	if len(gone) == 0 {
-		return
-	}
+	gone := unknown(sorted, func(u uid.UID) bool {
+		_, ok := s.removals[u]
+		return ok || s.cached(u).node != nil
+	})
 	s.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
 		if ok {
 			s.removals[u] = removal{uid: u, revision: revision, claim: claim}
@@ -76,21 +98,18 @@ func (s *Snapshot) prefetchRemovals(sorted []uid.UID) {
 	})
 }
 
-// Prefetch reads many nodes at once into the Tx's cache.
+// Prefetch reads many nodes at once into the Tx's cache, and the rows of those that have dependents.
 func (tx *Tx) Prefetch(uids []uid.UID) {
-	missing := make([]uid.UID, 0, len(uids))
-	for _, u := range uids {
-		if _, ok := tx.objects[u]; ok {
-			continue
+	missing := unknown(uids, func(u uid.UID) bool {
+		if tx.objects[u] != nil {
+			return true
 		}
-		if under, _ := tx.underObject(u); under != nil {
+		under, _ := tx.underObject(u)
+		if under != nil {
 			tx.object(u)
-			continue
 		}
-		missing = append(missing, u)
-	}
-	slices.Sort(missing)
-	missing = slices.Compact(missing)
+		return under != nil
+	})
 	room := make([]object, len(missing))
 	if len(tx.objects) == 0 {
 		tx.objects = make(map[uid.UID]*object, len(missing)+8)
@@ -128,46 +147,19 @@ func (tx *Tx) PrefetchOwners(uids []uid.UID) {
 		return
 	}
 	tx.Prefetch(owners)
-	var gone, missing []uid.UID
-	for _, u := range owners {
+	if tx.r.failure != nil {
+		return // some may not have been read
+	}
+	tx.prefetchOwners(unknown(owners, func(u uid.UID) bool {
 		o := tx.objects[u]
-		if o == nil {
-			return // it could not be read
-		}
-		if o.stored == nil && tx.absent[u] == nil && tx.underAbsence(u) == nil {
-			gone = append(gone, u)
-		}
-		if (o.stored == nil || o.storedKin.parent) && tx.owners[u] == nil && !tx.underOwns(u) {
-			missing = append(missing, u)
-		}
-	}
-	if len(missing) > 0 {
-		tx.prefetchOwners(missing)
-	}
-	if len(gone) > 0 {
-		tx.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
-			tx.absent[u] = &absence{revision: revision, claim: claim, ok: ok}
-		})
-	}
-}
-
-// ownersOf returns the owners of objects, sorted and without duplicates. node returns the
-// node of an object, nil if it is not known.
-func ownersOf(uids []uid.UID, node func(uid.UID) *lifecycle.Node) (owners []uid.UID) {
-	for _, u := range uids {
-		n := node(u)
-		if n == nil {
-			continue
-		}
-		for i := range n.Owners {
-			// Dependents of the same owner often follow one another.
-			if o := n.Owners[i].UID; len(owners) == 0 || owners[len(owners)-1] != o {
-				owners = append(owners, o)
-			}
-		}
-	}
-	slices.Sort(owners)
-	return slices.Compact(owners)
+		return o.stored != nil && !o.storedKin.parent || tx.owners[u] != nil || tx.underOwns(u)
+	}))
+	gone := unknown(owners, func(u uid.UID) bool {
+		return tx.objects[u].stored != nil || tx.absent[u] != nil || tx.underAbsence(u) != nil
+	})
+	tx.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
+		tx.absent[u] = &absence{revision: revision, claim: claim, ok: ok}
+	})
 }
 
 // prefetchOwners reads the counters and the work rows of uids, which must be sorted.
@@ -195,19 +187,14 @@ func (tx *Tx) prefetchOwners(sorted []uid.UID) {
 
 // PrefetchNames reads the objects that have the names, and their nodes, in one pass.
 func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []string) {
-	missing := make([]string, 0, len(names))
-	for _, name := range names {
+	missing := unknown(names, func(name string) bool {
 		ref := nameRef{kind.Resource(), namespace, name}
 		_, known := tx.names[ref]
 		if !known {
 			_, known = tx.underNamed(ref)
 		}
-		if !known {
-			missing = append(missing, name)
-		}
-	}
-	slices.Sort(missing)
-	missing = slices.Compact(missing)
+		return known
+	})
 	var found []uid.UID
 	for _, name := range missing {
 		u := tx.storedName(kind.Resource(), namespace, name)

@@ -56,6 +56,9 @@ type stored struct{ key, value []byte }
 // keys begin with the table and the uid, at most limit of them, and whether these are all.
 // The rows are valid during the call.
 func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit int, visit func(u uid.UID, rows []stored, all bool)) {
+	if len(sorted) == 0 {
+		return
+	}
 	it, err := r.cursor(table, nil, nil)
 	if err != nil {
 		r.fail(what, err)
