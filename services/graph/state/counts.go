@@ -12,19 +12,20 @@ type owner struct {
 	all    claim // sum over all claims
 	claims []*claim
 	whole  bool                             // claims has all counters that are not zero
-	index  map[lifecycle.Coordinates]*claim // nil while there are few
-	grew   bool                             // in this commit: see grow
-	keeps  bool                             // since this commit: see WorkChange.Keeps
+	index  map[lifecycle.Coordinates]*claim // the same as claims; nil while there are at most fewClaims
+	grew   bool                             // the open commit has called grow for this owner
+	keeps  bool                             // the open commit makes the object keep its dependents: see WorkChange.Keeps
 }
 
 // fewClaims is the maximum number of claims that are searched without an index.
 const fewClaims = 8
 
+// claim is the counter of the dependents that refer to an owner by the same coordinates.
 type claim struct {
-	c lifecycle.Coordinates
-	counter
-	stored bool
-	dirty  bool
+	c       lifecycle.Coordinates
+	counter      // now
+	stored  bool // there is a row in the state, or a Tx under this one has one
+	dirty   bool // changed by this Tx
 }
 
 // find returns a counter that was read before, or nil.

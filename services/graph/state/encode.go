@@ -3,12 +3,73 @@ package state
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
+
+// encoded has the effects of a Tx, encoded by Encode for Apply.
+type encoded struct {
+	w       batchWriter
+	names   []uint64     // hashes of the keys of names that are written or deleted
+	dirty   []uid.UID    // the objects whose rows change, sorted
+	pending []WorkChange // sorted by uid
+}
+
+// Sizes of batches in bytes: the largest whose memory is used again, and estimates for an
+// object that is written and for one that is removed.
+const (
+	retainedBatch = 16 << 20
+	objectStays   = 640
+	objectRemoved = 128
+)
+
+// Encode encodes the effects of the commits that have ended, so that Apply only has to
+// write them. Afterwards only Place, Apply, AnswerAndApply, Drop, Next and Checkpoint may be
+// called. Encode can run while the last of the commits is being appended to the log, and
+// while the Tx under this one is applied. Apply calls Encode if it was not called.
+func (tx *Tx) Encode() error {
+	if tx.encoded != nil {
+		return nil
+	}
+	tx.Drop() // Encode is the last to read
+	if err := tx.Err(); err != nil {
+		return err
+	}
+	s := tx.s
+	uids, stay := tx.dirtyObjects()
+	size := stay*objectStays + (len(uids)-stay+1)*objectRemoved
+	b := s.db.NewBatch(pebble.WithInitialSizeBytes(size), pebble.WithMaxRetainedSizeBytes(retainedBatch))
+	e := &encoded{w: batchWriter{b: b}, dirty: uids}
+	w := &e.w
+	tx.encodeNodes(w, uids)
+	tx.encodeBodies(w, uids)
+	e.names = tx.encodeNames(w, uids)
+	tx.encodeProtected(w, uids)
+	tx.encodeExpiry(w, uids)
+	tx.encodeEdges(w, uids)
+	tx.encodeClaims(w)
+	tx.encodeAbsent(w)
+	e.pending = tx.encodePending(w)
+	tx.encodeSessions(w)
+	tx.encodeRealm(w)
+	tx.encodeBrakes(w)
+	tx.encodeNotices(w)
+	tx.encodeCommands(w)
+	for _, op := range tx.rows {
+		w.put(op.key, op.value)
+	}
+	if w.err != nil {
+		return fmt.Errorf("state: write: %w", w.err)
+	}
+	tx.encoded = e
+	return nil
+}
 
 // dirtyObjects returns the objects whose rows change, sorted, and how many of them are not
 // removed.

@@ -19,7 +19,7 @@ type nameFilter struct {
 
 	mu         sync.RWMutex
 	young, old half
-	bytes      int // of batches, in young
+	bytes      int // size of the batches whose keys young has
 }
 
 // half is a part of the filter. Its chunks are nil until a name is in them: a process may
@@ -136,14 +136,4 @@ func (tx *Tx) storedName(resource, namespace, name string) (u uid.UID) {
 		tx.r.fail("name", err)
 	}
 	return ""
-}
-
-// Drop ends a Tx that is not applied. It may be called more than once.
-func (tx *Tx) Drop() {
-	if tx.tables != nil {
-		if err := tx.tables.Close(); err != nil {
-			tx.r.fail("name", err)
-		}
-		tx.tables = nil
-	}
 }

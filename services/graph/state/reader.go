@@ -17,15 +17,15 @@ import (
 // meaningless: callers check err before they use them.
 type reader struct {
 	db       pebble.Reader
-	failures *failures // of the state; may be nil
-	removed  *window[uint64]
-	failure  error
+	failures *failures       // of the state; may be nil
+	removed  *window[uint64] // the removed uids of the State, by uidHash; nil in a reader that does not need them
+	failure  error           // the first failure of a read
 	// unreadable is the first body that could not be decoded: see UnreadableError.
 	unreadable *UnreadableError
 	ctx        context.Context // ends reading, with a failure; nil for never
 
-	key, end, room []byte // scratch
-	rows           []stored
+	key, end, room []byte   // scratch
+	rows           []stored // scratch
 	// idle has a cursor for each table that was read, for the next read; nil in a reader
 	// that is not closed.
 	idle map[byte]*cursor

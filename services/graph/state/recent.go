@@ -14,9 +14,9 @@ import (
 type recent struct {
 	mu         sync.Mutex
 	generation uint64                 // counts the writes to the state
-	changed    [changesKept][]uid.UID // by the last writes, each sorted
-	young, old map[uid.UID]cached
-	weight     int // of what was added to young
+	changed    [changesKept][]uid.UID // the objects that each of the last writes changed, sorted; by generation modulo changesKept
+	young, old map[uid.UID]cached     // the two halves: what was added last, and before that
+	weight     int                    // approximate size in bytes of what was added to young
 }
 
 const (

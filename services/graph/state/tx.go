@@ -101,6 +101,7 @@ type object struct {
 	refinalized       bool    // its finalizers changed in the open commit: see endTouch
 }
 
+// nameRef is the name of an object, with the resource of its kind.
 type nameRef struct{ resource, namespace, name string }
 
 // absence is the row of an absent owner.
@@ -172,6 +173,16 @@ func newTx(s *State, r reader, h head, room int) *Tx {
 			releasedRows: map[uid.UID]*releasedRow{}, noticeRows: map[uid.UID]*noticeRow{},
 		},
 		openCommit: openCommit{touched: map[uid.UID]struct{}{}},
+	}
+}
+
+// Drop ends a Tx that is not applied. It may be called more than once.
+func (tx *Tx) Drop() {
+	if tx.tables != nil {
+		if err := tx.tables.Close(); err != nil {
+			tx.r.fail("name", err)
+		}
+		tx.tables = nil
 	}
 }
 

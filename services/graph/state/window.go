@@ -19,17 +19,18 @@ const keptRemovals = 1 << 18
 // memory. A row is dropped when the rows after it have max keys. It is safe for concurrent
 // use.
 type window[K comparable] struct {
-	max int
+	max int // number of keys of the newest rows that are enough
 
 	mu    sync.RWMutex
 	rows  []windowRow[K] // oldest first
-	last  uint64         // the sequence of the row that was appended last
-	kept  int
-	index map[K]uint64 // key to sequence
+	last  uint64         // sequence of the row that was appended last
+	kept  int            // number of keys in rows
+	index map[K]uint64   // the sequence of the last row with a key
 }
 
+// windowRow has the keys of a commit.
 type windowRow[K comparable] struct {
-	sequence uint64
+	sequence uint64 // of the commit
 	keys     []K
 }
 
