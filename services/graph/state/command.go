@@ -95,7 +95,7 @@ func decodeRecorded(b []byte) (r Recorded, committed lifecycle.Time, err error) 
 // commandRow has the commands of a commit that have an id.
 type commandRow struct {
 	sequence uint64
-	time     lifecycle.Time // of the commit
+	time     lifecycle.Time // time of the commit
 	commands []Command
 }
 

@@ -26,7 +26,7 @@ type Loader struct {
 	paths  []string
 	w      *sstable.Writer // nil between two tables
 	fill   int             // bytes in w
-	most   int             // of fill, before the next of Pebble's tables begins
+	most   int             // maximum value of fill, in bytes, before the next of Pebble's tables begins
 	format sstable.WriterOptions
 	rows   map[byte]bool // tables that are complete, or begun
 

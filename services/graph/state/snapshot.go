@@ -18,8 +18,8 @@ type Snapshot struct {
 	snap *pebble.Snapshot
 	head
 
-	recent     *recent // of the State
-	generation uint64  // in recent
+	recent     *recent // the cache of the State
+	generation uint64  // the generation of recent when the snapshot was taken
 
 	// What was read, by key.
 	nodes      map[uid.UID]cached

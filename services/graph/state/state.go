@@ -21,7 +21,7 @@ type State struct {
 	options  *pebble.Options
 	failures *failures
 
-	removed    *window[uint64] // by uidHash
+	removed    *window[uint64] // the removed uids, by uidHash
 	commands   *commands
 	recent     *recent
 	nameFilter *nameFilter

@@ -50,12 +50,12 @@ type entries struct {
 	absent       map[uid.UID]*absence
 	pending      map[uid.UID]*workEntry
 	sessions     map[string]*lifecycle.Time // time of the last command; nil if the session was closed or has ended
-	kindRows     map[string]*kindRow        // by resource
+	kindRows     map[string]*kindRow        // numbers of objects, by resource
 	brakes       map[string]*brakeRow       // by resource
 	releasedRows map[uid.UID]*releasedRow
 	noticeRows   map[uid.UID]*noticeRow
-	releases     *rowCount // of released objects; nil until it is needed
-	noticed      *rowCount // of objects with notices; nil until it is needed
+	releases     *rowCount // number of releasedRows in the state and here; nil until it is needed
+	noticed      *rowCount // number of objects with notices; nil until it is needed
 
 	// The claims of uses without a uid that this Tx has counted, by the same coordinates
 	// without a namespace.
@@ -66,17 +66,17 @@ type entries struct {
 type openCommit struct {
 	touched  map[uid.UID]struct{} // the objects whose work row may have changed
 	imports  bool                 // the commit has a command of an import session
-	removals []removal
-	removing []*object // the entries of the removed objects, without those of PassRemoval
+	removals []removal            // the removals of the commit, in the order of their revisions
+	removing []*object            // the entries of the removed objects, without those of PassRemoval
 }
 
 // endedCommits is what the commits that have ended add to the state, in addition to entries.
 type endedCommits struct {
-	rows         []rowOp
-	removed      []windowRow[uint64]
-	removedSince uint64 // the first sequence that the window will hold
+	rows         []rowOp             // rows of tables without entries
+	removed      []windowRow[uint64] // removed uids, by uidHash
+	removedSince uint64              // the first sequence that the window of removed uids will have
 	commands     []commandRow
-	placed       []placed
+	placed       []placed // positions in the stream that Place has set
 }
 
 // lookups are the entries that were looked up last. Rules ask for the same ones several times in a row.
@@ -95,7 +95,7 @@ type object struct {
 	stored, now       *lifecycle.Node // stored: also by a Tx under this one; nil if there is no object
 	storedKin, nowKin kin
 	body              []byte  // the encoding of the body, if it may differ from the one in the table
-	bodyChanged       bool    // by this Tx
+	bodyChanged       bool    // body was changed by this Tx
 	removal           removal // the last one by this Tx or one under it; its revision is zero for none
 	dirty             bool    // changed by this Tx
 	refinalized       bool    // its finalizers changed in the open commit: see endTouch
@@ -106,7 +106,7 @@ type nameRef struct{ resource, namespace, name string }
 
 // absence is the row of an absent owner.
 type absence struct {
-	revision uint64 // of the removal
+	revision uint64 // revision of the removal
 	claim    uint64 // claimHash of its coordinates
 	ok       bool   // false: there is no row now, whatever is stored
 	dirty    bool   // changed by this Tx

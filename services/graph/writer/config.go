@@ -151,7 +151,7 @@ var Counts = []Count{CountRefused, CountExpired, CountRepeated}
 
 // Limits of commits and of objects, in bytes, and of the queue.
 const (
-	payloadMargin   = 8 << 10 // for subject and headers
+	payloadMargin   = 8 << 10 // what the subject and the headers of a message take at most
 	largestObject   = 3 << 19 // 1.5 MiB
 	defaultQueue    = 16384
 	defaultQueueMem = 64 << 20

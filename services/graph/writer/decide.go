@@ -17,9 +17,9 @@ import (
 // commit is a commit with the requests that it answers.
 type commit struct {
 	d          *Decision
-	outcomes   []outcome     // of the decided requests, in the order of the decisions
-	size       int           // of these requests and of their replies, in bytes; it is bounded by Config.QueueBytes
-	decideTook time.Duration // in which requests were decided, without the time between them
+	outcomes   []outcome     // the outcomes of the decided requests, in the order of the decisions
+	size       int           // size of these requests and of their replies, in bytes; Config.QueueBytes bounds it
+	decideTook time.Duration // time in which requests were decided, without the time between them
 	full       bool          // no further request is decided in this commit
 }
 

@@ -16,7 +16,7 @@ type Decision struct {
 	Ctx *lifecycle.Context
 	Tx  *state.Tx // the state with the changes of the commit
 
-	id    [16]byte          // of the commit
+	id    [16]byte          // identifies the commit in the log
 	b     *eventlog.Builder // encodes the commit for the log
 	limit int               // maximum size of the commit, in bytes
 	above bool              // a commit before this one was not applied when this one began
@@ -29,7 +29,7 @@ type Decision struct {
 
 	// For Applied.
 	watched       func(resource string) bool // reports whether to keep the changes of a resource; nil for none
-	changes       []state.Change             // of watched resources
+	changes       []state.Change             // the changes of watched resources
 	tripped       []Tripped
 	brakeReleased bool // a brake was released, perhaps not completely
 	sessionClosed bool

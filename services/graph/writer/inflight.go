@@ -14,7 +14,7 @@ import (
 // what follows when the named channel is closed.
 type inFlightCommit struct {
 	*commit
-	size     int                                                // of the message, in bytes, before it is compressed
+	size     int                                                // size of the message in bytes, before it is compressed
 	chain    eventlog.Chain                                     // the end of the log once this commit is appended
 	events   uint64                                             // number of the commit's events with a revision
 	expected uint64                                             // position in the stream of the last known message before the commit
@@ -25,7 +25,7 @@ type inFlightCommit struct {
 	position uint64        // position in the stream; may be read once appended is closed
 
 	applied    chan struct{} // closed when the commit is in the state, or has failed
-	appendTook time.Duration // from sent to the acknowledgement; may be read once applied is closed
+	appendTook time.Duration // time from sent to the acknowledgement; may be read once applied is closed
 	arrived    int           // queue.arrived, just before the commit was answered; may be read once applied is closed
 	err        error         // why the commit is not in the state, nil if it is; may be read once applied is closed
 }

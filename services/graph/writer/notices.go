@@ -27,7 +27,7 @@ func (d *Decision) Notice(u uid.UID, n lifecycle.Notice) bool {
 // It leaves out those of objects that the commit deletes or marks: a fold of these events removes
 // them.
 func (d *Decision) recordNotices() {
-	at := map[lifecycle.Notice]int{} // in groups
+	at := map[lifecycle.Notice]int{} // the index in groups
 	var groups []eventlog.Noticed
 	done := map[noticed]bool{}
 	for _, c := range d.noticed {

@@ -21,8 +21,8 @@ type pendingCommand struct {
 // Limits of the repetitions that wait for the outcomes of pending commands. A client that
 // repeats a command after each timeout has a few.
 const (
-	maxRepetitions    = 64    // of a command
-	maxAllRepetitions = 16384 // of all commands
+	maxRepetitions    = 64    // for each command
+	maxAllRepetitions = 16384 // for all commands together
 )
 
 // repeat adds a repetition to a pending command, and reports whether it could. w.mu is locked.

@@ -25,14 +25,14 @@ type queue struct {
 	budget              *Budget
 
 	mu      sync.Mutex
-	waits   load
-	lines   map[string]*line // by actor; those that have requests
+	waits   load             // all requests in the queue
+	lines   map[string]*line // the lines that have requests, by actor
 	turns   []*line          // the same, in the order of their turns
 	classes map[classKey]*class
-	all     int // callers of all requests so far
+	all     int // number of callers of all requests since the queue was created
 	closed  bool
 	wake    chan struct{} // has a token only while there are requests
-	always  chan struct{}
+	always  chan struct{} // is closed: ready returns it while there are requests
 }
 
 // load is a number of requests, their bytes, and the estimated time to decide them.
@@ -53,8 +53,8 @@ type classKey struct{ actor, verb string }
 
 // class estimates the time that requests of a kind take.
 type class struct {
-	estimate time.Duration
-	waiting  int
+	estimate time.Duration // moving average of the time to decide a request
+	waiting  int           // number of such requests in the queue
 }
 
 // maxClasses is the number of classes from which on those without requests are forgotten.

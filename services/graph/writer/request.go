@@ -35,7 +35,7 @@ type Request struct {
 	recorded   uint64        // sequence of the commit with the last part of the command; zero if no commit has one
 	begun      bool          // Work.Do was called
 	class      *class        // the requests whose time to decide is estimated together; set by the queue
-	decideTook time.Duration // in which the parts of the command were decided until now, and the estimate of how long their bytes take to append
+	decideTook time.Duration // time to decide the parts of the command so far, and the estimated time to append them
 }
 
 // key returns the key by which a repetition of the request is recognised.
