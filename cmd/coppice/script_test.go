@@ -179,7 +179,8 @@ func (s *stack) start(setenv func(key, value string)) error {
 	running, err := allinone.Start(context.Background(), allinone.Config{
 		Dir: s.dir, Port: -1, Realms: realms,
 		Graph: func(c *graph.Config) {
-			c.Archive, c.LeaseTTL = store, testkit.Timeout // a busy machine must not cost the writer its lease
+			c.Archive = store
+			c.LeaseTTL, c.PlanTime = testkit.Timeout, testkit.Timeout // a busy machine must cost neither the writer its lease nor a plan its time
 			c.AcceptLoss = losses
 			// The scripts compare warnings, and the machine's disk may be almost full.
 			c.Disk = func(string) (vfs.DiskUsage, error) {
