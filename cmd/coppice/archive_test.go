@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -64,6 +64,6 @@ func archiveSnapshot(ts *testscript.TestScript, neg bool, args []string) {
 	store, err := dirstore.Open(ts.MkAbs(args[0]))
 	ts.Check(err)
 	snap := s.Snapshot()
-	_, err = bootstrap.PutSnapshot(context.Background(), store, snap, "", "test", time.Now())
+	_, err = archivestate.PutSnapshot(context.Background(), store, snap, "", "test", time.Now())
 	ts.Check(errors.Join(err, snap.Close(), s.Close()))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/allinone"
-	"github.com/coppice-gc/coppice/services/graph/origin"
+	"github.com/coppice-gc/coppice/services/graph/continuation"
 )
 
 // archiveDir is the directory of the archive in the data of `coppice up`.
@@ -142,11 +142,11 @@ func (f *beginFlags) opener(t beginTarget) stores.Opener {
 }
 
 // config returns where the realm begins. It creates the archive unless that exists.
-func (f *beginFlags) config(ctx context.Context, t beginTarget, realm, fallback string) (c origin.Config, err error) {
+func (f *beginFlags) config(ctx context.Context, t beginTarget, realm, fallback string) (c continuation.Config, err error) {
 	to, err := archive.ParseLocation(cmp.Or(f.archive, t.archive, fallback))
 	if err != nil {
 		return c, wrong("%w", err)
 	}
 	store, err := f.opener(t).Create(ctx, to)
-	return origin.Config{Conn: t.nc, Realm: realm, Replicas: f.replicas, Secrets: t.secrets, Archive: store, By: instance()}, err
+	return continuation.Config{Conn: t.nc, Realm: realm, Replicas: f.replicas, Secrets: t.secrets, Archive: store, By: instance()}, err
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
-	"github.com/coppice-gc/coppice/services/graph/origin"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
+	"github.com/coppice-gc/coppice/services/graph/continuation"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -82,7 +82,7 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 	if err != nil {
 		return wrong("%w", err)
 	}
-	var archived *bootstrap.Archive
+	var archived *archivestate.Archive
 	if from.Scheme != "nats" { // then nothing is created if the archive cannot be restored
 		if archived, err = f.restorable(ctx, a, stores.Opener{}, from); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 	if err != nil {
 		return err
 	}
-	if err := origin.CheckNew(ctx, t.nc, realm); err != nil {
+	if err := continuation.CheckNew(ctx, t.nc, realm); err != nil {
 		return err
 	}
 	if archived == nil {
@@ -115,7 +115,7 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 }
 
 // restorable returns the part of an archive that belongs to the realm to restore. The error says which commits it lacks.
-func (f *restoreFlags) restorable(ctx context.Context, a *app, o stores.Opener, from archive.Location) (*bootstrap.Archive, error) {
+func (f *restoreFlags) restorable(ctx context.Context, a *app, o stores.Opener, from archive.Location) (*archivestate.Archive, error) {
 	src, err := o.Open(ctx, from)
 	if err != nil {
 		return nil, err
@@ -124,12 +124,12 @@ func (f *restoreFlags) restorable(ctx context.Context, a *app, o stores.Opener, 
 	if err != nil {
 		return nil, err
 	}
-	archived := &bootstrap.Archive{Store: src, Realm: id, Log: a.quietLogger()}
+	archived := &archivestate.Archive{Store: src, Realm: id, Log: a.quietLogger()}
 	return archived, archived.Has(ctx, f.to)
 }
 
 // restoreIn restores a realm by way of a state in a directory that does not exist.
-func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive, last uint64, c origin.Config) (err error) {
+func (a *app) restoreIn(ctx context.Context, dir string, from *archivestate.Archive, last uint64, c continuation.Config) (err error) {
 	log := a.quietLogger()
 	folded, err := from.Fold(ctx, dir, last, state.Config{})
 	if archive.IsDamagedSegment(err) {
@@ -144,7 +144,7 @@ func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	begun, err := origin.Begin(ctx, s, c)
+	begun, err := continuation.Begin(ctx, s, c)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive
 }
 
 // writeBegun says that a realm was restored or replayed from something, and what to do next.
-func (a *app) writeBegun(b origin.Begun, c origin.Config, verb, from string) error {
+func (a *app) writeBegun(b continuation.Begun, c continuation.Config, verb, from string) error {
 	_, err := fmt.Fprintf(a.stdout, "realm %s: %s %s at revision %d from %s, commit %d of realm id %x\n"+
 		"its id is %x, and it is paused; its revisions continue at %d, and its graph services need the archive %s\nlook at it, then run: coppice realm resume %s\n",
 		c.Realm, verb, console.Count(b.Objects, "object"), b.Revision, from, b.Origin.Sequence, b.Origin.RealmID,

@@ -18,7 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -129,7 +129,7 @@ func (a *app) rebuildFrom(ctx context.Context, nc *nats.Conn, f rebuildFlags, se
 	if err != nil {
 		return r, err
 	}
-	return bootstrap.Rebuild(ctx, log, store, filepath.Join(f.data, "graph"), a.quietLogger())
+	return archivestate.Rebuild(ctx, log, store, filepath.Join(f.data, "graph"), a.quietLogger())
 }
 
 // setAside sets a state whose log is elsewhere aside: a replay of a damaged log may fail.

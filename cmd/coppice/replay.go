@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/services/graph/origin"
+	"github.com/coppice-gc/coppice/services/graph/continuation"
 	"github.com/coppice-gc/coppice/services/graph/recording"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -119,7 +119,7 @@ func (a *app) replayRealm(ctx context.Context, file string, f replayFlags) (err 
 	if err != nil {
 		return err
 	}
-	if err := origin.CheckNew(ctx, t.nc, f.realm); err != nil {
+	if err := continuation.CheckNew(ctx, t.nc, f.realm); err != nil {
 		return err
 	}
 	c, err := f.config(ctx, t, f.realm, "")

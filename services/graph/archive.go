@@ -23,7 +23,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -115,7 +115,7 @@ func (r *opened) awaitArchive(ctx context.Context, do func(context.Context) erro
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil, errors.Is(err, bootstrap.ErrNoSnapshot), errors.Is(err, state.ErrLocked), outOfSpace(err): // the archive has answered
+		case err == nil, errors.Is(err, archivestate.ErrNoSnapshot), errors.Is(err, state.ErrLocked), outOfSpace(err): // the archive has answered
 			return err
 		}
 		id, failed := r.history.RealmID(ctx)

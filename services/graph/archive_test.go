@@ -21,7 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -116,7 +116,7 @@ func TestArchiver(t *testing.T) {
 		t.Errorf("the archive has the segments %v, want at least 3", segments)
 	}
 	a.undamaged()
-	from := &bootstrap.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
+	from := &archivestate.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
 	if f, err := from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 0, state.Config{}); err != nil || f.Revision != last.GetRevision() || f.Snapshot < second.Sequence {
 		t.Errorf("the archive gives %+v, %v; the state is at %v", f, err, last)
 	}

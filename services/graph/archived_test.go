@@ -16,7 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -68,7 +68,7 @@ func (a *archived) snapshot() string {
 	a.Helper()
 	snap, closeState := openState(a, filepath.Join(a.dir, realm))
 	defer closeState()
-	info, err := bootstrap.PutSnapshot(a.Ctx, a.store, snap, "", "test", time.Now())
+	info, err := archivestate.PutSnapshot(a.Ctx, a.store, snap, "", "test", time.Now())
 	if err != nil {
 		a.Fatal(err)
 	}

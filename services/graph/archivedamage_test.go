@@ -26,7 +26,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -290,7 +290,7 @@ func TestArchiverAfterAcceptedLoss(t *testing.T) {
 	a.verified(id, revision, "later")
 	a.segmented(id)
 	s.Stop()
-	from := &bootstrap.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
+	from := &archivestate.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
 	if _, err := from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 0, state.Config{}); err != nil {
 		t.Errorf("the archive cannot be restored: %v", err)
 	}

@@ -22,7 +22,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/registry"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -72,7 +72,7 @@ func (a *archived) hasAll(id [16]byte, revision uint64) {
 	if report := a.undamaged(); report.Last.Revision != revision {
 		a.Errorf("the archive is verified as %+v; want revision %d", report, revision)
 	}
-	from := &bootstrap.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
+	from := &archivestate.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
 	if f, err := from.Fold(a.Ctx, filepath.Join(a.TempDir(), "state"), 0, state.Config{}); err != nil || f.Revision != revision {
 		a.Errorf("the archive gives %+v, %v; want revision %d", f, err, revision)
 	}

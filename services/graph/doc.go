@@ -18,12 +18,26 @@
 // the lease, and is the writer. The files of this package are about:
 //
 //	graph, realms, retry             the process, the realms that it serves, failures of one
-//	realm, open, begin, follow,      the life of a realm in a process: open its log, get a
-//	write, phase                     state, fold the log, write it
+//	realm, open, findstate, replica, the life of a realm in a process and its phases: open its
+//	follow, write, phase             log, find a state, serve readers, fold the log, write it
 //	deletion, ending                 the deletion of a realm
 //	logcheck, copycheck, countcheck, damage of the log: read it, the copies of a cluster, their
-//	lost, skip                       sizes; lost commits; messages that are no commits
-//	archiving, retention, past       the archive, the bounds of the log, states of the past
+//	fill, lost, restored, skip       sizes; what the archive can fill; lost commits; messages
+//	                                 that are no commits
+//	archive, retention, storage,     the archive, the bounds of the log, what a realm takes,
+//	past                             states of the past
 //	work, calls, brake, notice,      what is pending, warnings and metrics
-//	finalizers, protected, metrics
+//	finalizers, protected, stuck,
+//	dropped, metrics
+//
+// These packages are about the archive, and about logs that do not begin with commit 1:
+//
+//	internal/archive   the place: a store of segments and snapshots, and their names
+//	archiver           writes it: copies the log, verifies snapshots, cuts, merges, prunes
+//	wholelog           reads the log where its stream was cut: the stream, and before it the archive
+//	snapshot           the format of a file with a state
+//	archivestate       states from the archive: the newest snapshot that can be used, and the commits since
+//	history            states of the past, in a cache on disk
+//	recording          a log in a file, without an archive: folds it, serves it
+//	continuation       begins a realm that continues the log of another one, restored or replayed
 package graph

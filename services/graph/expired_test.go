@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
-	archivedlog "github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	archivedlog "github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // A reader of commits that are neither in the log nor in the archive any more gets Expired, with the

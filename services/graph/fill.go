@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/internal/uid"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // aroundHoles is the number of messages before and behind the holes of a stream with which the
@@ -16,7 +16,7 @@ import (
 const aroundHoles = 1000
 
 // fillsHoles reports whether the archive has all commits that the stream of the log lacks between its first
-// and its last message. They are then read from there: see archived.Log. The error is one of reading.
+// and its last message. They are then read from there: see wholelog.Log. The error is one of reading.
 func (r *opened) fillsHoles(ctx context.Context, e *eventlog.Extent, damage error) (bool, error) {
 	if r.archive == nil {
 		return false, nil
@@ -45,7 +45,7 @@ func (r *opened) fillsHoles(ctx context.Context, e *eventlog.Extent, damage erro
 // commits, and the state too, the mark of the log's end names the realm id.
 func (r *opening) openArchived(ctx context.Context) error {
 	open := func(id [16]byte) {
-		r.history, r.reading = archived.New(ctx, r.events, r.archive, id), archived.New(ctx, r.events, r.archive, id)
+		r.history, r.reading = wholelog.New(ctx, r.events, r.archive, id), wholelog.New(ctx, r.events, r.archive, id)
 		r.reading.PassOver(r.unreadableSegment)
 	}
 	open(realmID(r.seen))

@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/tail"
@@ -105,7 +105,7 @@ func TestHolesAreFilled(t *testing.T) {
 	if broken := (*eventlog.BrokenError)(nil); !errors.As(err, &broken) {
 		t.Errorf("a rebuild from the stream alone: %v", err)
 	}
-	done, err := bootstrap.Rebuild(a.Ctx, a.log(), a.store, a.dir, slog.New(slog.DiscardHandler))
+	done, err := archivestate.Rebuild(a.Ctx, a.log(), a.store, a.dir, slog.New(slog.DiscardHandler))
 	if got := checkpoint(t, a.dir); err != nil || done.Revision != before.GetRevision() || got.GetChecksum() != before.GetChecksum() {
 		t.Errorf("a rebuild with the archive: %+v, %v; the state is at %v, and was at %v", done, err, got, before)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -50,7 +50,7 @@ func (r *opening) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	if r.archive == nil {
 		return false, nil
 	}
-	a, last := &bootstrap.Archive{Store: r.archive, Log: r.log}, ^uint64(0)
+	a, last := &archivestate.Archive{Store: r.archive, Log: r.log}, ^uint64(0)
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
 		if a.Realm, err = r.history.RealmID(ctx); err == nil && (r.loss != nil || r.c.Restored[r.name] > 0) {
 			last, err = r.events.LastCommit(ctx) // snapshots of lost commits are not those of the log
@@ -98,7 +98,7 @@ func (r *opening) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	case r.cut != nil:
 		return false, fmt.Errorf("%w; it cannot start from the archive: %w", r.cut, err)
 	default:
-		if !errors.Is(err, bootstrap.ErrNoSnapshot) {
+		if !errors.Is(err, archivestate.ErrNoSnapshot) {
 			r.archiveFailed(a.Realm, "cannot start from a snapshot of the archive; replaying the log", err)
 		}
 		return false, r.reopen()
@@ -177,7 +177,7 @@ func (r *realm) loadInto(ctx context.Context, dir string, last *coppicev1.Checkp
 	if r.archive == nil {
 		return 0, fmt.Errorf("realm %s: the log does not have its first commits, and without an archive the state cannot be compared with it: start this graph service with --archive", r.name)
 	}
-	a := &bootstrap.Archive{Store: r.archive, Realm: realmID(last), Log: r.log}
+	a := &archivestate.Archive{Store: r.archive, Realm: realmID(last), Log: r.log}
 	info, err := a.Load(ctx, dir, last.GetStreamCreated(), last.GetSequence(), state.Config{})
 	return info.Checkpoint.GetSequence(), err
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
-	archivedlog "github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/tail"
+	archivedlog "github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // hanging is an archive that opens no entry, and with lists does not list them either, before it is released.

@@ -14,11 +14,11 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/tail"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -27,9 +27,9 @@ type opened struct {
 	*realm
 	events *eventlog.Log
 	// history is events with what the archive has before the stream's first message.
-	history *archived.Log
+	history *wholelog.Log
 	// reading is history for clients: it passes over damaged segments.
-	reading      *archived.Log
+	reading      *wholelog.Log
 	parkedStream jetstream.Stream
 	// begins is the last position of the stream with which it was found to begin: what precedes it is archived. See
 	// logBegins.

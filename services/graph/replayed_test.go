@@ -21,8 +21,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/continuation"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/origin"
 	"github.com/coppice-gc/coppice/services/graph/recording"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -72,7 +72,7 @@ func events(ctx context.Context, tb testing.TB, n *installation) (all []string) 
 }
 
 // begin begins a realm that continues the recording.
-func (r *recorded) begin(tb testing.TB, n *installation, store archive.Store) (recording.Folded, origin.Begun, error) {
+func (r *recorded) begin(tb testing.TB, n *installation, store archive.Store) (recording.Folded, continuation.Begun, error) {
 	tb.Helper()
 	in, err := os.Open(r.file)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *recorded) begin(tb testing.TB, n *installation, store archive.Store) (r
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := origin.Config{Conn: n.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: store, By: "test"}
+	c := continuation.Config{Conn: n.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: store, By: "test"}
 	return recording.Begin(testkit.Context(tb), in, info.Size(), filepath.Join(tb.TempDir(), "work"), c, noProgress)
 }
 
@@ -237,7 +237,7 @@ func TestReplayIntoRealmFails(t *testing.T) {
 	if _, _, err := r.begin(t, n, store); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.begin(t, n, store); !errors.Is(err, origin.ErrExists) {
+	if _, _, err := r.begin(t, n, store); !errors.Is(err, continuation.ErrExists) {
 		t.Errorf("a realm was replayed twice: %v", err)
 	}
 

@@ -7,11 +7,11 @@ import (
 	"sync"
 
 	"github.com/coppice-gc/coppice/services/graph/api"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/watch"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -120,7 +120,7 @@ func (r *following) serveReplica() (api.Stopper, error) {
 		Admit:     r.hub.Admit,
 		Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 		Verify:    r.verify,
-		Log:       archived.NewHistory(r.reading),
+		Log:       wholelog.NewHistory(r.reading),
 		JS:        r.js,
 		Consumers: r.consumers,
 		Heartbeat: r.c.Heartbeat,

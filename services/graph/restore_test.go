@@ -26,9 +26,9 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
+	"github.com/coppice-gc/coppice/services/graph/continuation"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/origin"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -63,10 +63,10 @@ func creation(ctx context.Context, nc *nats.Conn, id uuid.UUID, name string) (er
 }
 
 // restore restores the realm from the archive on a NATS server without data.
-func (a *archived) restore(last uint64) (begun origin.Begun) {
+func (a *archived) restore(last uint64) (begun continuation.Begun) {
 	a.Helper()
 	dir := filepath.Join(a.TempDir(), "state")
-	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(a, a.dir).GetRealmId())}
+	from := &archivestate.Archive{Store: a.store, Realm: [16]byte(checkpoint(a, a.dir).GetRealmId())}
 	if _, err := from.Fold(a.Ctx, dir, last, state.Config{}); err != nil {
 		a.Fatal(err)
 	}
@@ -76,8 +76,8 @@ func (a *archived) restore(last uint64) (begun origin.Begun) {
 		a.Fatal(err)
 	}
 	defer s.Close()
-	c := origin.Config{Conn: a.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: a.store, By: "test"}
-	if begun, err = origin.Begin(a.Ctx, s, c); err != nil {
+	c := continuation.Config{Conn: a.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: a.store, By: "test"}
+	if begun, err = continuation.Begin(a.Ctx, s, c); err != nil {
 		a.Fatal(err)
 	}
 	return begun
@@ -195,13 +195,13 @@ func TestRestoreUpTo(t *testing.T) {
 			t.Errorf("a watch from revision %d, which the restored realm has not had: %v", known, err)
 		}
 	})
-	if err := origin.CheckNew(a.Ctx, a.Conn(bus.RoleGraph), realm); !errors.Is(err, origin.ErrExists) {
+	if err := continuation.CheckNew(a.Ctx, a.Conn(bus.RoleGraph), realm); !errors.Is(err, continuation.ErrExists) {
 		t.Errorf("a restore over a realm: %v", err)
 	}
-	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
+	from := &archivestate.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
 	_, err := from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 1000, state.Config{})
-	var gap *bootstrap.GapError
-	if !errors.As(err, &gap) || gap.Last != 1000 || gap.Before != (bootstrap.Range{First: gap.First - 1, Last: gap.First - 1}) || gap.Behind != (bootstrap.Range{}) {
+	var gap *archivestate.GapError
+	if !errors.As(err, &gap) || gap.Last != 1000 || gap.Before != (archivestate.Range{First: gap.First - 1, Last: gap.First - 1}) || gap.Behind != (archivestate.Range{}) {
 		t.Errorf("a restore of commits that do not exist: %v", err)
 	}
 	// Without the first segment, the snapshot after "two" is the first state that can be restored.
@@ -216,7 +216,7 @@ func TestRestoreUpTo(t *testing.T) {
 	}
 	_, err = from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 1, state.Config{})
 	only := checkpoint(t, a.dir).GetSequence()
-	if want := (bootstrap.GapError{Archive: a.store.String(), First: 1, Last: 1, Behind: bootstrap.Range{First: only, Last: only}}); !errors.As(err, &gap) || *gap != want {
+	if want := (archivestate.GapError{Archive: a.store.String(), First: 1, Last: 1, Behind: archivestate.Range{First: only, Last: only}}); !errors.As(err, &gap) || *gap != want {
 		t.Errorf("a restore of a commit that was pruned: %v, want %v", err, want.Error())
 	}
 	for last, want := range map[uint64]bool{0: true, 1: false, only - 1: false, only: true, only + 1: false} {
@@ -330,7 +330,7 @@ func TestRestoreFails(t *testing.T) {
 	a.creates("one")
 	a.segments()
 	ctx := testkit.Context(t)
-	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
+	from := &archivestate.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
 	begin := func(n *installation, store archive.Store, meanwhile func() error) error {
 		dir := filepath.Join(t.TempDir(), "state")
 		if _, err := from.Fold(ctx, dir, 0, state.Config{}); err != nil {
@@ -347,7 +347,7 @@ func TestRestoreFails(t *testing.T) {
 			}
 			return nil
 		}}
-		_, err = origin.Begin(ctx, s, origin.Config{Conn: n.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: during, By: "test"})
+		_, err = continuation.Begin(ctx, s, continuation.Config{Conn: n.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: during, By: "test"})
 		return err
 	}
 	n := newInstallation(t)
@@ -359,7 +359,7 @@ func TestRestoreFails(t *testing.T) {
 	}
 	a.installation, a.dir = n, t.TempDir()
 	err := begin(n, a.store, sync.OnceValue(func() error { a.creates("another"); return nil }))
-	if !errors.Is(err, origin.ErrExists) {
+	if !errors.Is(err, continuation.ErrExists) {
 		t.Errorf("a realm that exists was continued: %v", err)
 	}
 	fresh := newInstallation(t)

@@ -9,12 +9,12 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/api"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/policies"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -244,7 +244,7 @@ var errLeave = errors.New("another process has fewer realms")
 // of by position in the stream.
 type located struct {
 	*eventlog.Log
-	history *archived.Log
+	history *wholelog.Log
 	state   *state.State
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
@@ -225,7 +225,7 @@ func (c *cluster) rebuild(ctx context.Context, log *eventlog.Log, dir string) {
 	} else if err == nil {
 		var store archive.Store
 		if store, err = dirstore.Open(filepath.Join(c.dir, "archive")); err == nil {
-			_, err = bootstrap.Rebuild(ctx, log, store, dir, slog.New(slog.DiscardHandler))
+			_, err = archivestate.Rebuild(ctx, log, store, dir, slog.New(slog.DiscardHandler))
 		}
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -134,7 +134,7 @@ func (Bootstrap) again(ctx context.Context, d *Deployment, do func(*Deployment) 
 }
 
 // archive writes a snapshot of the state in a directory to an archive.
-func (Bootstrap) archive(ctx context.Context, d *Deployment, dir string, r *Result) (a *bootstrap.Archive, err error) {
+func (Bootstrap) archive(ctx context.Context, d *Deployment, dir string, r *Result) (a *archivestate.Archive, err error) {
 	store, err := stores.Opener{}.Create(ctx, archive.Location{Scheme: "file", Dir: filepath.Join(d.c.Dir, "bench-archive")})
 	if err != nil {
 		return nil, err
@@ -144,15 +144,15 @@ func (Bootstrap) archive(ctx context.Context, d *Deployment, dir string, r *Resu
 		return nil, err
 	}
 	snap := s.Snapshot()
-	info, err := bootstrap.PutSnapshot(ctx, store, snap, "", actor, time.Now())
+	info, err := archivestate.PutSnapshot(ctx, store, snap, "", actor, time.Now())
 	if err := errors.Join(err, snap.Close(), s.Close()); err != nil {
 		return nil, err
 	}
 	r.detail("snapshot_bytes", float64(info.Size))
-	return &bootstrap.Archive{Store: store, Realm: [16]byte(info.Checkpoint.GetRealmId()), Log: d.c.Log}, nil
+	return &archivestate.Archive{Store: store, Realm: [16]byte(info.Checkpoint.GetRealmId()), Log: d.c.Log}, nil
 }
 
-func (b Bootstrap) measure(ctx context.Context, d *Deployment, nc *nats.Conn, a *bootstrap.Archive, r *Result) error {
+func (b Bootstrap) measure(ctx context.Context, d *Deployment, nc *nats.Conn, a *archivestate.Archive, r *Result) error {
 	d.Client = client.New(nc)
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -196,7 +196,7 @@ func (b Bootstrap) measure(ctx context.Context, d *Deployment, nc *nats.Conn, a 
 
 // begin starts a replica from the archive, or from the first commit if the archive has no snapshot yet, up to the end of
 // the log.
-func (Bootstrap) begin(ctx context.Context, log *eventlog.Log, a *bootstrap.Archive, dir string) error {
+func (Bootstrap) begin(ctx context.Context, log *eventlog.Log, a *archivestate.Archive, dir string) error {
 	last, err := log.LastCommit(ctx)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (Bootstrap) begin(ctx context.Context, log *eventlog.Log, a *bootstrap.Arch
 		return err
 	}
 	return replay.ReplaceBy(bus.DefaultRealm, dir, func(dir string) error {
-		if _, err := a.Load(ctx, dir, log.Created(), last, state.Config{}); err != nil && !errors.Is(err, bootstrap.ErrNoSnapshot) {
+		if _, err := a.Load(ctx, dir, log.Created(), last, state.Config{}); err != nil && !errors.Is(err, archivestate.ErrNoSnapshot) {
 			return err
 		}
 		s, err := state.Open(dir, state.Config{})

@@ -27,9 +27,9 @@ import (
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/archived"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // Retention checks that a realm which is written at full speed stays on a disk of known size, and stays correct.
@@ -324,12 +324,12 @@ func (b *retained) replica(ctx context.Context, d *Deployment) (err error) {
 	if err != nil {
 		return err
 	}
-	realm, err := archived.New(ctx, log, store, [16]byte{}).RealmID(ctx)
+	realm, err := wholelog.New(ctx, log, store, [16]byte{}).RealmID(ctx)
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
-	a := &bootstrap.Archive{Store: store, Realm: realm, Log: d.c.Log}
+	a := &archivestate.Archive{Store: store, Realm: realm, Log: d.c.Log}
 	if err := (Bootstrap{}).begin(ctx, log, a, filepath.Join(b.dir, "replica")); err != nil {
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
-// LogReader reads the log without consumers: an archived.History or a recording.Log. See archived.Log
+// LogReader reads the log without consumers: an wholelog.History or a recording.Log. See wholelog.Log
 // for Seek and Read.
 type LogReader interface {
 	// Readable returns what can be read now.
@@ -414,4 +414,4 @@ func (r *logReading) flush(end bool) error {
 
 func (r *logReading) end() error { return r.flush(true) }
 
-var _ LogReader = (*archived.Log)(nil)
+var _ LogReader = (*wholelog.Log)(nil)

@@ -19,11 +19,11 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -207,7 +207,7 @@ func (s *server) unreadable(err error) *lifecycle.Error {
 	if errors.As(err, &body) {
 		return body.Refusal(s.State.Kinds())
 	}
-	var unavailable *archived.UnavailableError
+	var unavailable *wholelog.UnavailableError
 	if errors.As(err, &unavailable) {
 		return &lifecycle.Error{
 			Reason: api.ErrServiceUnavailable, RetryAfter: time.Second,

@@ -10,10 +10,10 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // snapshotDue reports whether another snapshot is to be made.
@@ -261,7 +261,7 @@ func (w *work) foldFrom(ctx context.Context, base archive.Verification, to *copp
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	f := replay.NewFolder(s, w.c.Log.Created(), w.c.Log.Keys())
-	source := archived.Source{Store: w.c.Store, Segments: chain, Pace: w.pace}
+	source := wholelog.Source{Store: w.c.Store, Segments: chain, Pace: w.pace}
 	if err := f.FoldTo(ctx, source, to.GetPosition()); err != nil {
 		return hash, err
 	}

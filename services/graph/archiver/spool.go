@@ -10,8 +10,8 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/segment"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // spool is a segment in a file, which is put when it is complete.
@@ -66,7 +66,7 @@ func (w *work) open(ctx context.Context, last uint64) (more bool, err error) {
 	if last <= w.complete {
 		return false, nil
 	}
-	h, _, err := archived.New(ctx, w.c.Log, nil, w.realm).FirstCommit(ctx)
+	h, _, err := wholelog.New(ctx, w.c.Log, nil, w.realm).FirstCommit(ctx)
 	if err != nil || h.Sequence == 0 {
 		return false, err
 	}

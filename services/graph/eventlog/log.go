@@ -159,7 +159,7 @@ func (l *Log) HadMessages(ctx context.Context) (bool, error) {
 var ErrNotFound = errors.New("no such message in the log")
 
 // ErrCut is wrapped, with ErrNotFound, by the error for a commit that was cut from the stream and
-// that the archive does not have: see package archived.
+// that the archive does not have: see package wholelog.
 var ErrCut = errors.New("the commit was cut from the stream of the log")
 
 // ErrForeign is returned by Get for a sequence at which there is a message that is no

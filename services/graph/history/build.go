@@ -10,11 +10,11 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/services/graph/archived"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // Sizes of memtables in bytes: of a state that is being built, and of one that is read.
@@ -80,7 +80,7 @@ func (e *entry) begin(ctx context.Context) error {
 	if newest == 0 || base != nil && base.commit.Sequence >= newest {
 		return e.copy(base)
 	}
-	a := &bootstrap.Archive{
+	a := &archivestate.Archive{
 		Store: e.h.c.Archive, Realm: realm, Log: e.h.c.Logger,
 		Admit: func(size int64) error { return e.h.cache.admit(e, size) },
 		Grown: func(dir string) error { return e.h.cache.grow(e, dir) },
@@ -90,14 +90,14 @@ func (e *entry) begin(ctx context.Context) error {
 	switch {
 	case err == nil || ctx.Err() != nil || errors.As(err, &refused):
 		return err
-	case errors.Is(err, bootstrap.ErrNoSnapshot):
+	case errors.Is(err, archivestate.ErrNoSnapshot):
 		return e.copy(base)
 	case base != nil:
 		e.h.c.Logger.Warn("a snapshot cannot be loaded; building a state of the past from an older state", "error", err)
 		return e.copy(base)
 	}
 	// Entries that are damaged were passed over: the archive cannot be read, or the disk written.
-	return &archived.UnavailableError{Err: err}
+	return &wholelog.UnavailableError{Err: err}
 }
 
 func (e *entry) copy(base *entry) error {

@@ -11,13 +11,13 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
-// Log is a realm's log: an archived.Log or a recording.Log. See archived.Log for the methods.
+// Log is a realm's log: an wholelog.Log or a recording.Log. See wholelog.Log for the methods.
 type Log interface {
 	replay.Source
 	Readable(ctx context.Context) (eventlog.Readable, error)
@@ -148,7 +148,7 @@ func (h *History) failed(c Commit, err error) error {
 			Message: fmt.Sprintf("realm %s: this process does not answer any more; try again", h.c.Realm),
 		}
 	}
-	var unavailable *archived.UnavailableError
+	var unavailable *wholelog.UnavailableError
 	if errors.As(err, &unavailable) {
 		return h.unreadable(h.ctx, err)
 	}

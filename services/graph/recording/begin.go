@@ -11,12 +11,12 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/segment"
-	"github.com/coppice-gc/coppice/services/graph/origin"
+	"github.com/coppice-gc/coppice/services/graph/continuation"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // Begin folds a recorded log of a size in bytes, and begins a realm that continues it: see
-// origin.Begin. The commits of the recording are put into the archive of the realm, so that
+// continuation.Begin. The commits of the recording are put into the archive of the realm, so that
 // clients of the realm can read its past. dir is a directory for temporary files, which
 // must not exist; the caller removes it. progress is called as by Fold.
 //
@@ -25,7 +25,7 @@ import (
 // the archiver of the recorded realm may have found them already. After a crash there is
 // either the realm, or segments and a snapshot in the archive that no realm needs.
 // The errors are those of Open, a PartialError, and a BeginError if the recording is good.
-func Begin(ctx context.Context, in io.ReaderAt, size int64, dir string, c origin.Config, progress func(sequence, last uint64)) (f Folded, b origin.Begun, err error) {
+func Begin(ctx context.Context, in io.ReaderAt, size int64, dir string, c continuation.Config, progress func(sequence, last uint64)) (f Folded, b continuation.Begun, err error) {
 	l, err := Open(in, size)
 	if err != nil {
 		return f, b, err
@@ -43,7 +43,7 @@ func Begin(ctx context.Context, in io.ReaderAt, size int64, dir string, c origin
 	}
 	p := &putter{store: c.Archive, file: filepath.Join(dir, logName)}
 	if err = p.put(ctx, l.r); err == nil {
-		b, err = origin.Begin(ctx, s, c)
+		b, err = continuation.Begin(ctx, s, c)
 	}
 	if err != nil {
 		err = &BeginError{Archive: c.Archive.String(), Left: p.new, Err: err}

@@ -31,7 +31,7 @@ type Source interface {
 }
 
 // Log is a log that is compared with a state and replayed: an eventlog.Log, or one with its
-// archive (package archived).
+// archive (package wholelog).
 type Log interface {
 	Source
 	// Last returns the sequence in the stream of the last message, and of the first that can

@@ -1,4 +1,4 @@
-package archived
+package wholelog
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package bootstrap_test
+package archivestate_test
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
 	"github.com/coppice-gc/coppice/internal/testkit"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // setup is an archive in a directory. Its log is what Load has reported.
 type setup struct {
-	*bootstrap.Archive
+	*archivestate.Archive
 	t    *testing.T
 	root string
 	log  bytes.Buffer
@@ -42,7 +42,7 @@ func newSetup(t *testing.T) *setup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Archive = &bootstrap.Archive{Store: store, Realm: segmenttest.Realm, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
+	s.Archive = &archivestate.Archive{Store: store, Realm: segmenttest.Realm, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	return s
 }
 
@@ -63,7 +63,7 @@ func (s *setup) snapshot(sequence uint64) (name string) {
 	}
 	snap := st.Snapshot()
 	defer snap.Close()
-	if _, err := bootstrap.PutSnapshot(s.t.Context(), s.Store, snap, "", "test", time.Now()); err != nil {
+	if _, err := archivestate.PutSnapshot(s.t.Context(), s.Store, snap, "", "test", time.Now()); err != nil {
 		s.t.Fatal(err)
 	}
 	return archive.SnapshotName(s.Realm, sequence).String()
@@ -113,7 +113,7 @@ func TestLoad(t *testing.T) {
 		}
 		return info.Checkpoint.GetSequence(), err
 	}
-	if _, err := load(math.MaxUint64); !errors.Is(err, bootstrap.ErrNoSnapshot) {
+	if _, err := load(math.MaxUint64); !errors.Is(err, archivestate.ErrNoSnapshot) {
 		t.Errorf("an empty archive: %v", err)
 	}
 	names := map[uint64]string{}
@@ -166,7 +166,7 @@ func TestLoad(t *testing.T) {
 	// If the store gives no other one, there may be some.
 	s.Store = &archivetest.Hooked{Store: whole, Before: archivetest.Unreadable(names[10], names[20], names[30])}
 	for _, last := range []uint64{math.MaxUint64, 10} {
-		if _, err := load(last); !errors.Is(err, syscall.EIO) || errors.Is(err, bootstrap.ErrNoSnapshot) {
+		if _, err := load(last); !errors.Is(err, syscall.EIO) || errors.Is(err, archivestate.ErrNoSnapshot) {
 			t.Errorf("up to commit %d of a disk that fails: %v", last, err)
 		}
 	}
@@ -176,19 +176,19 @@ func TestLoad(t *testing.T) {
 		t.Errorf("with a damaged snapshot: %d, %v; logged %s", got, err, s.log.String())
 	}
 	loaded := dir
-	if _, err := load(9); !errors.Is(err, bootstrap.ErrNoSnapshot) {
+	if _, err := load(9); !errors.Is(err, archivestate.ErrNoSnapshot) {
 		t.Errorf("up to commit 9: %v", err)
 	}
 	// If all need another version of Coppice, the error says so.
 	only := s.snapshot(5)
 	s.newer(only)
-	if _, err := load(9); !errors.Is(err, bootstrap.ErrNoSnapshot) || !strings.Contains(err.Error(), fmt.Sprintf(
+	if _, err := load(9); !errors.Is(err, archivestate.ErrNoSnapshot) || !strings.Contains(err.Error(), fmt.Sprintf(
 		"%s: the snapshot has version %d of the layout, and this program reads versions 6 to %d: use the version of Coppice that wrote it, or a later one", only, state.Schema+1, state.Schema)) {
 		t.Errorf("with a snapshot of a newer layout: %v", err)
 	}
 	foreign := *s.Archive
 	foreign.Realm[0] ^= 1
-	if _, err := foreign.Load(t.Context(), dir, 5, math.MaxUint64, config); !errors.Is(err, bootstrap.ErrNoSnapshot) {
+	if _, err := foreign.Load(t.Context(), dir, 5, math.MaxUint64, config); !errors.Is(err, archivestate.ErrNoSnapshot) {
 		t.Errorf("another realm: %v", err)
 	}
 	st, err := state.Open(loaded, config)
@@ -220,7 +220,7 @@ func TestReadsThatEndEarly(t *testing.T) {
 	if s.log.Len() > 0 {
 		t.Errorf("logged %s", s.log.String())
 	}
-	if got, err := load(math.MaxInt64); err == nil || errors.Is(err, bootstrap.ErrNoSnapshot) || !strings.Contains(err.Error(), "the store ended the read") {
+	if got, err := load(math.MaxInt64); err == nil || errors.Is(err, archivestate.ErrNoSnapshot) || !strings.Contains(err.Error(), "the store ended the read") {
 		t.Errorf("a store that ends all reads: %d, %v", got, err)
 	}
 }

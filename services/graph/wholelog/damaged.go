@@ -1,4 +1,4 @@
-package archived
+package wholelog
 
 import (
 	"fmt"
@@ -15,12 +15,6 @@ import (
 // damagedAgain is the time after which a segment that could not be used is tried again: it may have been replaced.
 const damagedAgain = time.Minute
 
-// damaged is a segment that could not be used.
-type damaged struct {
-	at  time.Time
-	err error
-}
-
 // PassOver makes the log pass over segments that cannot be used, and calls report for them, which must be safe for
 // concurrent use. It is called before the log is used.
 func (l *Log) PassOver(report func(entry string, err error)) { l.report = report }
@@ -36,7 +30,7 @@ func (l *Log) wrap(item archive.Item, err error) error {
 		return err
 	}
 	l.mu.Lock()
-	l.damaged[item.Name] = damaged{time.Now(), err}
+	l.damaged[item.Name] = time.Now()
 	l.passed++
 	l.open = slices.DeleteFunc(l.open, func(o opened) bool { return o.name == item.Name })
 	l.received = time.Time{}
@@ -49,7 +43,7 @@ func (l *Log) wrap(item archive.Item, err error) error {
 func (l *Log) undamaged(segments []archive.Item) []archive.Item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.damaged, func(_ archive.Name, d damaged) bool { return time.Since(d.at) >= damagedAgain })
+	maps.DeleteFunc(l.damaged, func(_ archive.Name, at time.Time) bool { return time.Since(at) >= damagedAgain })
 	return slices.DeleteFunc(segments, func(i archive.Item) bool {
 		_, is := l.damaged[i.Name]
 		return is

@@ -1,4 +1,4 @@
-// Package archived reads a realm's log also where its stream was cut.
+// Package wholelog reads a realm's log also where its stream was cut.
 //
 // The stream of a log has the newest commits. Those before it were archived in segments before
 // the writer cut them. A [Log] is both together: it reads the stream, and the archive for what
@@ -12,4 +12,4 @@
 // The archive may be pruned. Then the log begins later, and [Log.Last] says where.
 //
 // A realm that was restored or replayed continues the log of another one. [History] reads both.
-package archived
+package wholelog

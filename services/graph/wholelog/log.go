@@ -1,4 +1,4 @@
-package archived
+package wholelog
 
 import (
 	"context"
@@ -34,7 +34,7 @@ type Log struct {
 		position, sequence uint64 // of the first message of the stream, and of its first commit
 		found              time.Time
 	}
-	damaged map[archive.Name]damaged
+	damaged map[archive.Name]time.Time
 	passed  int                           // how often a segment was passed over
 	report  func(entry string, err error) // see PassOver
 }
@@ -61,7 +61,7 @@ const (
 // New returns a log with its archive. ctx bounds the use of the result. store may be nil:
 // then the log is the stream. realm is the realm id, zero if it is not known.
 func New(ctx context.Context, log *eventlog.Log, store archive.Store, realm [16]byte) *Log {
-	return &Log{Log: log, ctx: ctx, store: store, realm: realm, damaged: map[archive.Name]damaged{}}
+	return &Log{Log: log, ctx: ctx, store: store, realm: realm, damaged: map[archive.Name]time.Time{}}
 }
 
 // Store returns the archive, nil for none.

@@ -1,4 +1,4 @@
-package bootstrap
+package archivestate
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/archive"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // Folded says what Fold has read.
@@ -177,7 +177,7 @@ func (a *Archive) fold(ctx context.Context, f *replay.Folder, segments []archive
 			break
 		}
 	}
-	source := archived.Source{Store: a.Store, Segments: segments}
+	source := wholelog.Source{Store: a.Store, Segments: segments}
 	if f.Sequence() == 0 {
 		return f.FoldFromEmpty(ctx, source, position)
 	}

@@ -1,4 +1,4 @@
-package bootstrap
+package archivestate
 
 import (
 	"context"
@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 
 	"github.com/coppice-gc/coppice/internal/archive"
-	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/tail"
+	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
 // Rebuild is replay.Rebuild for a log whose stream lacks commits of the realm, the first ones or others,
@@ -25,9 +25,9 @@ func Rebuild(ctx context.Context, log *eventlog.Log, store archive.Store, states
 	if err != nil && !errors.Is(err, tail.ErrDamaged) {
 		return r, err
 	}
-	history := archived.New(ctx, log, store, [16]byte{})
+	history := wholelog.New(ctx, log, store, [16]byte{})
 	if id, err := history.RealmID(ctx); err == nil && id == [16]byte{} && mark.Created == log.Created() { // the stream has lost all its commits
-		history = archived.New(ctx, log, store, mark.Realm())
+		history = wholelog.New(ctx, log, store, mark.Realm())
 	}
 	if err := replay.CheckTail(ctx, mark, history, realm, dir, false); err != nil {
 		return r, err

@@ -1,4 +1,4 @@
-// Package origin begins a realm that continues the log of another one: a realm that is restored
+// Package continuation begins a realm that continues the log of another one: a realm that is restored
 // from an archive, or replayed from a recorded log.
 //
 //	other realm   commit 1 ── … ── commit S
@@ -12,7 +12,7 @@
 // ([lifecycle.Realm]). Its revisions continue higher ([writer.RestoredAhead]), since the other realm may have had more commits: a
 // client that knows their revisions must not take new changes for them. Its stream begins behind position P of commit S, and does not have the commits
 // up to S. Replicas therefore start from the snapshot, as those of a realm whose log was cut.
-package origin
+package continuation
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
-	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -122,7 +122,7 @@ func Begin(ctx context.Context, s *state.State, c Config) (b Begun, err error) {
 	cp := snap.Checkpoint()
 	copy(b.RealmID[:], cp.GetRealmId())
 	b.Sequence, b.Revision, b.Continues, b.Objects = cp.GetSequence(), before.GetRevision(), cp.GetRevision()+1, totals.Objects
-	_, err = bootstrap.PutSnapshot(ctx, c.Archive, snap, c.Temp, c.By, time.Now())
+	_, err = archivestate.PutSnapshot(ctx, c.Archive, snap, c.Temp, c.By, time.Now())
 	if err == nil {
 		err = begin(ctx, js, c, keys, before.GetPosition(), first)
 	}
