@@ -56,7 +56,8 @@
 //
 // # Limits
 //
-// The client has no cache; a program that needs one can keep it with [ResourceClient.Watch]. The client
+// The client caches no objects; a program that needs a cache can keep it with [ResourceClient.Watch], which
+// remembers the uid and the revision of each object that it has delivered. The client
 // does not check permissions: the NATS server does.
 //
 // # Compatibility

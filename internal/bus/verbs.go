@@ -15,7 +15,7 @@ const (
 	VerbRestore          = "restore" // creates objects again that were deleted
 	VerbDelete           = "delete"
 	VerbDeleteCollection = "deletecollection"
-	VerbRemoveFinalizer  = "removefinalizer" // the only permission to remove external finalizers
+	VerbRemoveFinalizer  = "removefinalizer" // removes an external finalizer: updates, patches and applies keep them
 	VerbResolve          = "resolve"
 	VerbPlan             = "plan"
 	VerbStatus           = "status"

@@ -87,7 +87,8 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 // Finish removes a built-in finalizer that is done from n: the orphan finalizer when no
 // dependent has a reference that it removes (A15), the foreground finalizer when no dependent
 // delays n (A13, DelayOf), the in-use finalizer when no object uses n (B3.1), the contents
-// finalizer when no contents are left (A5.7). They are not done while the import session of n may
+// finalizer when no contents are left (A5.7). If n waits for users and keeps dependents that are not
+// terminating, Finish adds the foreground finalizer instead (B3.2). They are not done while the import session of n may
 // still add dependents, users or contents (R2, B3.8).
 //
 // kept are the dependents for which an examination of all dependents has found

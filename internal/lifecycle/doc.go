@@ -28,7 +28,7 @@
 //	notice.go    notices that expiry policies give before a deletion  B6
 //	policy.go    policies that protect objects by their labels        B2
 //	contents.go  contents of a namespace or kind that is deleted      A5.7
-//	finalizer.go removal of a finalizer                               A2.8, A2.10
+//	finalizer.go removal of an external finalizer                     A2.8, A2.10
 //	force.go     removal of a finalizer by an operator, by force
 //	restore.go   objects that are created again                       B5
 //	unreadable.go  objects whose body cannot be decoded               B8

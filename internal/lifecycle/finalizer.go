@@ -74,7 +74,7 @@ func keepsTooMany(keeps []string, list []string) []Cause {
 }
 
 // keepExternal returns the object that a client sends for one that exists, with the external
-// finalizers that it leaves out, and the warning of these, unless the command may remove them. A finalizer that is kept stands
+// finalizers that it leaves out, and the warning of these, unless ctx.RemovesFinalizers: in Kubernetes an update removes them. A finalizer that is kept stands
 // where it stood among those that precede it in the stored object. A client that sends the stored
 // list without one changes nothing.
 func keepExternal(ctx *Context, was *Node, o *coppicev1.Object) (*coppicev1.Object, []string) {

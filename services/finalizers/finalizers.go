@@ -1,5 +1,5 @@
 // Package finalizers implements the service that does the work of Coppice's built-in
-// finalizers: orphan removes the references of an object's dependents to it,
+// finalizers, except for coppice.dev/protection, for which the graph service walks: orphan removes the references of an object's dependents to it,
 // foregroundDeletion waits until no dependent delays the object, coppice.dev/contents
 // deletes the contents of a namespace or kind, and coppice.dev/in-use waits until no
 // object uses the object.

@@ -108,7 +108,7 @@ func (r *realm) archiveFailed(id [16]byte, what string, err error) {
 
 // awaitArchive calls do, which reads the archive, until it succeeds or fails with an error that waiting does not
 // cure. It waits for an archive that hangs, and for one in NATS.
-func (r *opened) awaitArchive(ctx context.Context, do func(context.Context) error) error {
+func (r *withLog) awaitArchive(ctx context.Context, do func(context.Context) error) error {
 	defer r.waits.Store(nil)
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		err := do(ctx)
@@ -118,7 +118,7 @@ func (r *opened) awaitArchive(ctx context.Context, do func(context.Context) erro
 		case err == nil, errors.Is(err, archivestate.ErrNoSnapshot), errors.Is(err, state.ErrLocked), outOfSpace(err): // the archive has answered
 			return err
 		}
-		id, failed := r.history.RealmID(ctx)
+		id, failed := r.wholeLog.RealmID(ctx)
 		if failed != nil {
 			return errors.Join(err, failed)
 		}
@@ -150,7 +150,7 @@ const (
 
 // damagedEntry counts an entry of the archive that is passed over, logs it, and publishes a warning, unless that was done lately.
 // It is safe for concurrent use.
-func (r *opened) damagedEntry(name string, err error) {
+func (r *withLog) damagedEntry(name string, err error) {
 	r.passedMu.Lock()
 	if r.passed == nil {
 		r.passed = unusableEntries{}
@@ -168,7 +168,7 @@ func (r *opened) damagedEntry(name string, err error) {
 }
 
 // unreadableSegment is damagedEntry for a segment that a client has come to.
-func (r *opened) unreadableSegment(name string, err error) {
+func (r *withLog) unreadableSegment(name string, err error) {
 	var version *segment.VersionError
 	if !errors.As(err, &version) {
 		err = fmt.Errorf("%w; its commits cannot be read before it is replaced: if another archive has it, or the stream of the log still has its commits, delete it, and copy it from another archive (coppice archive copy), or let it be archived again", err)

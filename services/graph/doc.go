@@ -17,18 +17,20 @@
 // Every process is a replica of its realms: it folds the log into a state. One of them has
 // the lease, and is the writer. The files of this package are about:
 //
-//	graph, realms, retry             the process, the realms that it serves, failures of one
-//	realm, open, findstate, replica, the life of a realm in a process and its phases: open its
-//	follow, write, phase             log, find a state, serve readers, fold the log, write it
-//	deletion, ending                 the deletion of a realm
-//	logcheck, copycheck, countcheck, damage of the log: read it, the copies of a cluster, their
-//	fill, lost, restored, skip       sizes; what the archive can fill; lost commits; messages
-//	                                 that are no commits
-//	archive, retention, storage,     the archive, the bounds of the log, what a realm takes,
-//	past                             states of the past
-//	work, calls, brake, notice,      what is pending, warnings and metrics
-//	finalizers, protected, stuck,
-//	dropped, metrics
+//	graph.go, realms.go, retry.go      the process, the realms that it serves, failures of one
+//	realm.go, open.go, findstate.go,   the life of a realm in a process: open its log, find a state,
+//	replica.go, follow.go, write.go,   serve readers, fold the log, write it
+//	phase.go
+//	deletion.go, ending.go             the deletion of a realm
+//	logcheck.go, copycheck.go,         damage of the log: read it, the copies of a cluster, their
+//	countcheck.go, fill.go, lost.go,   sizes; what the archive can fill; lost commits; messages that
+//	restored.go, skip.go               are no commits
+//	archive.go, retention.go,          the archive, the bounds of the log, what a realm takes,
+//	storage.go, past.go                states of the past
+//	work.go, calls.go, brake.go,       what is pending, warnings and metrics
+//	notice.go, finalizers.go,
+//	protected.go, stuck.go,
+//	dropped.go, metrics.go
 //
 // These packages are about the archive, and about logs that do not begin with commit 1:
 //

@@ -17,7 +17,7 @@ const aroundHoles = 1000
 
 // fillsHoles reports whether the archive has all commits that the stream of the log lacks between its first
 // and its last message. They are then read from there: see wholelog.Log. The error is one of reading.
-func (r *opened) fillsHoles(ctx context.Context, e *eventlog.Extent, damage error) (bool, error) {
+func (r *withLog) fillsHoles(ctx context.Context, e *eventlog.Extent, damage error) (bool, error) {
 	if r.archive == nil {
 		return false, nil
 	}
@@ -28,7 +28,7 @@ func (r *opened) fillsHoles(ctx context.Context, e *eventlog.Extent, damage erro
 		}
 		until = min(until, e.LastMissing+aroundHoles)
 	}
-	err := replay.CheckFilled(ctx, r.history, from, until)
+	err := replay.CheckFilled(ctx, r.wholeLog, from, until)
 	var broken *eventlog.BrokenError
 	switch {
 	case errors.As(err, &broken):
@@ -45,8 +45,8 @@ func (r *opened) fillsHoles(ctx context.Context, e *eventlog.Extent, damage erro
 // commits, and the state too, the mark of the log's end names the realm id.
 func (r *opening) openArchived(ctx context.Context) error {
 	open := func(id [16]byte) {
-		r.history, r.reading = wholelog.New(ctx, r.events, r.archive, id), wholelog.New(ctx, r.events, r.archive, id)
-		r.reading.PassOver(r.unreadableSegment)
+		r.wholeLog, r.clientLog = wholelog.New(ctx, r.events, r.archive, id), wholelog.New(ctx, r.events, r.archive, id)
+		r.clientLog.PassOver(r.unreadableSegment)
 	}
 	open(realmID(r.seen))
 	mark := r.tail.Mark()
@@ -55,7 +55,7 @@ func (r *opening) openArchived(ctx context.Context) error {
 	}
 	var id [16]byte
 	err := r.await(ctx, func(ctx context.Context) (err error) {
-		id, err = r.history.RealmID(ctx)
+		id, err = r.wholeLog.RealmID(ctx)
 		return err
 	})
 	if err == nil && id == [16]byte{} {
@@ -76,7 +76,7 @@ func (r *opening) seenEnd(ctx context.Context) (position, checksum uint64, ofArc
 	// What no segment has, and an archive that cannot be read now, are found out below.
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if end, err := r.history.ArchiveEnd(limited); err == nil && end.Position > position {
+	if end, err := r.wholeLog.ArchiveEnd(limited); err == nil && end.Position > position {
 		return end.Position, end.Checksum, true
 	}
 	return position, checksum, false
@@ -101,7 +101,7 @@ func (r *opening) restoreTail(ctx context.Context, catching func() bool) error {
 		return err
 	}
 	if !ofArchive && !r.accepts(r.known()) {
-		archived, ok, err := r.history.Archived(ctx, position)
+		archived, ok, err := r.wholeLog.Archived(ctx, position)
 		if err != nil {
 			return fmt.Errorf("the archive %s cannot be read: %w", r.archive, err)
 		}
@@ -112,7 +112,7 @@ func (r *opening) restoreTail(ctx context.Context, catching func() bool) error {
 	before, end, err := r.appendLost(ctx)
 	if end > before {
 		r.log.Error("the log had lost its newest commits; they were appended again from the archive", "archive", r.archive.String(), "first", before+1, "last", end)
-		if id, err := r.history.RealmID(ctx); err == nil {
+		if id, err := r.wholeLog.RealmID(ctx); err == nil {
 			r.warner.Damaged(uid.FromUUID(id), fmt.Sprintf("the log had lost its newest commits; those from sequence %d to %d were appended again from the archive: look for the cause", before+1, end))
 		}
 	}
@@ -124,13 +124,13 @@ func (r *opening) restoreTail(ctx context.Context, catching func() bool) error {
 
 // appendLost appends commits of the archive behind the last message of the stream, each of which must continue the
 // one before it. It returns the positions of the last message before and after that.
-func (r *opened) appendLost(ctx context.Context) (before, end uint64, err error) {
+func (r *withLog) appendLost(ctx context.Context) (before, end uint64, err error) {
 	before, sequence, checksum, err := r.events.EndOf(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	end = before
-	err = r.history.Lost(ctx, end, func(m eventlog.Message) error {
+	err = r.wholeLog.Lost(ctx, end, func(m eventlog.Message) error {
 		h, foreign := r.events.Keys().Check(m)
 		if foreign == "" && (h.Sequence != sequence+1 || h.Previous != checksum) {
 			foreign = fmt.Sprintf("commit %d of the archive does not continue commit %d of the log", h.Sequence, sequence)

@@ -52,7 +52,7 @@ func (r *opening) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	}
 	a, last := &archivestate.Archive{Store: r.archive, Log: r.log}, ^uint64(0)
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
-		if a.Realm, err = r.history.RealmID(ctx); err == nil && (r.loss != nil || r.c.Restored[r.name] > 0) {
+		if a.Realm, err = r.wholeLog.RealmID(ctx); err == nil && (r.loss != nil || r.c.Restored[r.name] > 0) {
 			last, err = r.events.LastCommit(ctx) // snapshots of lost commits are not those of the log
 		}
 		return err

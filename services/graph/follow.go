@@ -14,8 +14,8 @@ import (
 )
 
 // follow folds the log until this process has the lease and has caught up. It
-// calls serve when it has caught up for the first time.
-func (r *following) follow(ctx context.Context, serve func() error) (*lease.Lease, error) {
+// calls caughtUp each time it has caught up with the log.
+func (r *following) follow(ctx context.Context, caughtUp func() error) (*lease.Lease, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f := r.folder()
@@ -29,7 +29,7 @@ func (r *following) follow(ctx context.Context, serve func() error) (*lease.Leas
 	if f.Events() > 0 {
 		r.log.Info("caught up with the log", "sequence", f.Sequence(), "revision", f.Revision(), "events", f.Events(), "seconds", time.Since(start).Seconds())
 	}
-	if err := serve(); err != nil {
+	if err := caughtUp(); err != nil {
 		return nil, err
 	}
 	r.enter(phaseStandby)
@@ -51,7 +51,7 @@ func (r *following) follow(ctx context.Context, serve func() error) (*lease.Leas
 		acquired <- result{l, err}
 		stopFollowing()
 	}()
-	err := f.Follow(stop, r.history)
+	err := f.Follow(stop, r.wholeLog)
 	if stop.Err() == nil || !errors.Is(err, context.Canceled) {
 		cancel()
 		if got := <-acquired; got.lease != nil {
@@ -110,7 +110,7 @@ func (r *realm) awaitClock(ctx context.Context) error {
 const clockPause = 50 * time.Millisecond
 
 // catchUp folds the log up to its current end.
-func (r *opened) catchUp(ctx context.Context, f *replay.Folder) error {
+func (r *withLog) catchUp(ctx context.Context, f *replay.Folder) error {
 	var last uint64
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
 		last, _, err = r.events.Last(ctx)
@@ -121,15 +121,15 @@ func (r *opened) catchUp(ctx context.Context, f *replay.Folder) error {
 	defer func() { r.end = f.Position() }()
 	if last > 0 && f.Sequence() == 0 && r.phase.Load() == phaseCatching { // no client is served yet
 		r.log.Info("rebuilding the state from the log", "commits", last)
-		return f.FoldFromEmpty(ctx, r.history, last)
+		return f.FoldFromEmpty(ctx, r.wholeLog, last)
 	}
-	return f.FoldTo(ctx, r.history, last)
+	return f.FoldTo(ctx, r.wholeLog, last)
 }
 
 // verify compares a snapshot of the state with its log: from the newest verified snapshot of the
 // archive, or from the beginning of the log if there is none, or if full is set.
 func (r *following) verify(ctx context.Context, full bool, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
-	begins, err := replay.Begins(ctx, r.history)
+	begins, err := replay.Begins(ctx, r.wholeLog)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (r *following) verify(ctx context.Context, full bool, progress func(sequenc
 	if full || begins && r.archive == nil {
 		begin = nil
 	}
-	v, err := replay.Verify(ctx, snap, r.history, r.keys, begin, progress)
+	v, err := replay.Verify(ctx, snap, r.wholeLog, r.keys, begin, progress)
 	if v != nil {
 		v.Snapshot = from
 	}

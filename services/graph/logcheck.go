@@ -26,7 +26,7 @@ const (
 )
 
 // announced looks for the announcement of a cut if the stream of a log begins later than is known.
-func (r *opened) announced(ctx context.Context, e *eventlog.Extent) error {
+func (r *withLog) announced(ctx context.Context, e *eventlog.Extent) error {
 	if e.First <= max(r.begins.Load(), 1) {
 		return nil
 	}
@@ -41,12 +41,12 @@ func (r *opened) announced(ctx context.Context, e *eventlog.Extent) error {
 // logBegins returns the first sequence that the stream of a log must have, given what it has.
 // Commits may have been cut if that was announced or, for streams that were restored or that
 // continue another log, if a verified snapshot or segments of the archive have them.
-func (r *opened) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, error) {
+func (r *withLog) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, error) {
 	known, first := max(r.begins.Load(), 1), e.First
 	if first <= known || r.archive == nil {
 		return known, nil
 	}
-	id, err := r.history.RealmID(ctx)
+	id, err := r.wholeLog.RealmID(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -56,7 +56,7 @@ func (r *opened) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, err
 	}
 	if !ok || first > v.Position+1 {
 		// The commits before the stream may be in segments, if not in a snapshot.
-		_, readable, err := r.history.Last(ctx)
+		_, readable, err := r.wholeLog.Last(ctx)
 		if err != nil || readable >= first {
 			return known, err
 		}
@@ -70,13 +70,13 @@ func (r *opened) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, err
 
 // extent returns what the stream of the log has, and the first sequence that it must have. It waits for NATS and for
 // the archive.
-func (r *opened) extent(ctx context.Context) (extent eventlog.Extent, begins uint64, err error) {
+func (r *withLog) extent(ctx context.Context) (extent eventlog.Extent, begins uint64, err error) {
 	if err = r.await(ctx, func(ctx context.Context) (err error) {
 		if extent, err = r.events.Extent(ctx); err == nil {
 			err = r.announced(ctx, &extent)
 		}
 		if err == nil && extent.First > 1 && r.archive != nil {
-			_, err = r.history.RealmID(ctx) // which logBegins does not have to ask for then
+			_, err = r.wholeLog.RealmID(ctx) // which logBegins does not have to ask for then
 		}
 		return err
 	}); err != nil {
@@ -92,7 +92,7 @@ func (r *opened) extent(ctx context.Context) (extent eventlog.Extent, begins uin
 // checkExtent is called at the start of a realm. It returns an error that wraps a BrokenError if the
 // stream lacks messages that the archive does not have, because a state could not be rebuilt from them; nil
 // if an operator has accepted this loss.
-func (r *opened) checkExtent(ctx context.Context) error {
+func (r *withLog) checkExtent(ctx context.Context) error {
 	extent, begins, err := r.extent(ctx)
 	if err != nil {
 		return fmt.Errorf("realm %s: %w", r.name, err)
@@ -115,7 +115,7 @@ func (r *opened) checkExtent(ctx context.Context) error {
 }
 
 // refuse returns the error for a log that lacks messages, with what to do.
-func (r *opened) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) error {
+func (r *withLog) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) error {
 	restore := "restore the stream from a backup"
 	if extent.Server != "" {
 		restore = "have another NATS server lead the stream (nats stream cluster step-down), and copy it to this one again; if no server has them, " + restore
@@ -134,7 +134,7 @@ func (r *opened) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) e
 }
 
 // folded returns the position of the last commit that the state has; zero if there is no state that can be used.
-func (r *opened) folded() uint64 {
+func (r *withLog) folded() uint64 {
 	if r.state == nil {
 		return 0
 	}

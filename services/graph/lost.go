@@ -83,13 +83,13 @@ func (r *opening) compareLog(ctx context.Context, catching func() bool) (lost bo
 		return lost, err
 	}
 	ofState, err := compare(func(ctx context.Context, catching bool) error {
-		return replay.CheckLog(ctx, r.seen, r.history, r.name, r.dir(), catching)
+		return replay.CheckLog(ctx, r.seen, r.wholeLog, r.name, r.dir(), catching)
 	})
 	if errors.As(err, &r.cut) && r.archive != nil {
 		err = nil // the archive may have a snapshot: see findState
 	}
 	checkTail := func(ctx context.Context, catching bool) error {
-		return replay.CheckTail(ctx, r.tail.Mark(), r.history, r.name, r.dir(), catching)
+		return replay.CheckTail(ctx, r.tail.Mark(), r.wholeLog, r.name, r.dir(), catching)
 	}
 	if err != nil && (ofState == nil || !r.accepts(r.known())) {
 		if ofState != nil {
@@ -134,7 +134,7 @@ func (r *opening) setAside() error {
 
 // lossRecorded notes that the log has a commit that records a loss. revision is the one from which
 // the log continues.
-func (r *opened) lossRecorded(revision uint64) {
+func (r *withLog) lossRecorded(revision uint64) {
 	if r.tail.Forget(revision) {
 		r.loss = nil
 	}

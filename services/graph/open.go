@@ -22,14 +22,14 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// opened is a realm with its log, and with the state into which it is folded. Later phases are built on it.
-type opened struct {
+// withLog is a realm with its log, and with the state into which it is folded. Later phases are built on it.
+type withLog struct {
 	*realm
 	events *eventlog.Log
-	// history is events with what the archive has before the stream's first message.
-	history *wholelog.Log
-	// reading is history for clients: it passes over damaged segments.
-	reading      *wholelog.Log
+	// wholeLog is events with what the archive has before the stream's first message.
+	wholeLog *wholelog.Log
+	// clientLog is the whole log for clients: it passes over damaged segments.
+	clientLog    *wholelog.Log
 	parkedStream jetstream.Stream
 	// begins is the last position of the stream with which it was found to begin: what precedes it is archived. See
 	// logBegins.
@@ -47,7 +47,7 @@ type opened struct {
 // opening is a realm for which a state is looked for that fits its log. Nothing is served yet, and one goroutine uses
 // it.
 type opening struct {
-	*opened
+	*withLog
 	// seen is the checkpoint of the state when it was opened, also of one whose rebuild was interrupted.
 	seen *coppicev1.Checkpoint
 	// unusable is why the state must be rebuilt before it is opened; nil if it need not be.
@@ -58,7 +58,7 @@ type opening struct {
 
 // newOpening begins a run of the realm.
 func newOpening(r *realm) *opening {
-	o := &opening{opened: &opened{realm: r}}
+	o := &opening{withLog: &withLog{realm: r}}
 	o.skips.Report = o.reportSkipped
 	o.openTail()
 	return o
@@ -117,7 +117,7 @@ func (r *opening) openLog(ctx context.Context) error {
 
 // raiseReplicas has as many servers store the log as the configuration says, if they are fewer, as after a restore. A
 // log whose copies cannot be made is served as before.
-func (r *opened) raiseReplicas(ctx context.Context) {
+func (r *withLog) raiseReplicas(ctx context.Context) {
 	before, err := r.events.Raise(ctx, r.c.Replicas)
 	switch {
 	case err != nil:
@@ -235,7 +235,7 @@ func waiting(ctx context.Context, log *slog.Logger, what string, err error) erro
 }
 
 // openState opens the state. A state that cannot be used, or whose rebuild was interrupted, is not
-// opened: it stays on disk until checkLog has found that its log still exists. Then findState
+// withLog: it stays on disk until checkLog has found that its log still exists. Then findState
 // replaces it.
 func (r *opening) openState() error {
 	s, err := state.Open(r.dir(), r.c.State)
@@ -279,7 +279,7 @@ func (r *opening) resetState() error {
 func (r *opening) rebuildState(ctx context.Context) error {
 	why := r.unusable
 	r.enter(phaseCatching)
-	done, err := replay.Replace(ctx, r.history, r.c.Dir, r.c.State)
+	done, err := replay.Replace(ctx, r.wholeLog, r.c.Dir, r.c.State)
 	if errors.Is(err, state.ErrLocked) {
 		return fmt.Errorf("realm %s: %w, and must be rebuilt, but it is still in use: restart this process", r.name, why)
 	}
@@ -320,7 +320,7 @@ func (r *realm) failure(err error) error {
 }
 
 // whenFailed calls end when the state fails, unless stop was called before.
-func (r *opened) whenFailed(end func()) (stop func()) {
+func (r *withLog) whenFailed(end func()) (stop func()) {
 	if r.state == nil {
 		return func() {}
 	}
@@ -342,7 +342,7 @@ func (r *opened) whenFailed(end func()) (stop func()) {
 
 // closeState closes the state, when everything that uses it has ended because of why. If
 // the state has failed, it returns that failure instead of the errors that followed.
-func (r *opened) closeState(why error) error {
+func (r *withLog) closeState(why error) error {
 	if r.state == nil {
 		return why
 	}

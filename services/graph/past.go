@@ -9,7 +9,7 @@ const historyDir = ".history"
 // openPast returns the past of the realm. It must be closed.
 func (r *following) openPast() *history.History {
 	return r.states.Load().Realm(history.Config{
-		Realm: r.name, Log: r.reading, Keys: r.keys, Created: r.events.Created(), Archive: r.archive,
+		Realm: r.name, Log: r.clientLog, Keys: r.keys, Created: r.events.Created(), Archive: r.archive,
 		State: r.state, Now: r.time.Now, Logger: r.log,
 	})
 }

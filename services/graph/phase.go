@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/clock"
 )
 
-// phase is the phase of a realm, as it is shown to operators.
+// phase is the phase of a realm, as it is shown to operators; the comment of realm says in which part of a run.
 type phase string
 
 const (

@@ -117,8 +117,8 @@ type served struct {
 	log   *eventlog.Log
 }
 
-// serve sets what answers checkProtected; nil before the state is closed.
-func (r *realm) serve(s *served) {
+// setServed sets what answers checkProtected; nil before the state is closed.
+func (r *realm) setServed(s *served) {
 	r.serving.Lock()
 	defer r.serving.Unlock()
 	r.served = s

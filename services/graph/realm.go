@@ -23,12 +23,13 @@ import (
 )
 
 // realm is one realm in this process, from when the process begins to serve it until it ceases to. Each run (see run)
-// goes through phases with a type for each, which has what that phase has:
+// makes values of these types, one after the other, with what that part of a run has. On the right are the phases that
+// /readyz shows meanwhile:
 //
-//	opening     looks for a state that fits the log
-//	opened      the log, and the state into which it is folded
-//	following   folds the log and serves readers: a replica
-//	term        decides commands: the writer
+//	withLog     the log, and the state into which it is folded: the others are built on it
+//	opening     looks for a state that fits the log             waiting for NATS, catching up with the log
+//	following   has a state: folds the log and serves readers   catching up with the log, standing by
+//	term        writes: decides commands, and folds no log      writer
 type realm struct {
 	c       *Config
 	name    string
@@ -118,7 +119,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 	}
 	stop = o.whenFailed(cancel)
 	defer stop()
-	return newFollowing(o.opened).replicate(ctx, cancel)
+	return newFollowing(o.withLog).replicate(ctx, cancel)
 }
 
 // unusableError is the error of a run that has not replaced a state which could not be used.

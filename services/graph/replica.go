@@ -17,14 +17,14 @@ import (
 
 // following is a realm with a state that follows the log: a replica.
 type following struct {
-	*opened
+	*withLog
 	hub  *watch.Hub
 	past *history.History
 }
 
 // newFollowing needs a state. The hub and the past must be closed.
-func newFollowing(o *opened) *following {
-	r := &following{opened: o, hub: o.watches.NewHub(o.name, o.state.Checkpoint().GetRevision(), o.clock.Now, o.c.Watch)}
+func newFollowing(o *withLog) *following {
+	r := &following{withLog: o, hub: o.watches.NewHub(o.name, o.state.Checkpoint().GetRevision(), o.clock.Now, o.c.Watch)}
 	r.past = r.openPast()
 	return r
 }
@@ -64,7 +64,7 @@ func (r *following) replicate(ctx context.Context, cancel func()) (err error) {
 	// The replica serves when it has caught up for the first time. Before, its replies
 	// would be out of date, or even empty; clients get "not ready" instead (X15).
 	var replica api.Stopper
-	serve := func() (err error) {
+	caughtUp := func() (err error) {
 		if replica == nil {
 			watched.Go(func() { r.runArchiver(watching) })
 			replica, err = r.serveReplica()
@@ -72,19 +72,19 @@ func (r *following) replicate(ctx context.Context, cancel func()) (err error) {
 		return err
 	}
 	defer func() {
-		r.serve(nil)
+		r.setServed(nil)
 		if replica != nil {
 			err = errors.Join(err, replica.Stop())
 		}
 	}()
-	return r.takeTurns(ctx, serve)
+	return r.takeTurns(ctx, caughtUp)
 }
 
-// takeTurns follows the log until this process has the lease, and then writes until it loses it, in turn. It calls serve
-// each time the replica has caught up with the log.
-func (r *following) takeTurns(ctx context.Context, serve func() error) error {
+// takeTurns follows the log until this process has the lease, and then writes until it loses it, in turn. It calls
+// caughtUp each time the replica has caught up with the log.
+func (r *following) takeTurns(ctx context.Context, caughtUp func() error) error {
 	for {
-		l, err := r.follow(ctx, serve)
+		l, err := r.follow(ctx, caughtUp)
 		if err != nil {
 			return err
 		}
@@ -114,13 +114,13 @@ func (r *following) takeTurns(ctx context.Context, serve func() error) error {
 
 // serveReplica begins to serve readers.
 func (r *following) serveReplica() (api.Stopper, error) {
-	r.serve(&served{r.state, r.events})
+	r.setServed(&served{r.state, r.events})
 	return api.ServeReplica(r.apiConfig(), api.Replica{
 		Reached:   r.hub.Wait,
 		Admit:     r.hub.Admit,
 		Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 		Verify:    r.verify,
-		Log:       wholelog.NewHistory(r.reading),
+		Log:       wholelog.NewLineage(r.clientLog),
 		JS:        r.js,
 		Consumers: r.consumers,
 		Heartbeat: r.c.Heartbeat,

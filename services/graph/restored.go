@@ -32,7 +32,7 @@ func (r *following) restored(ctx context.Context) (*writer.Loss, error) {
 
 // recordsLoss reports whether a commit from a position of the log on records a loss. What was cut from there has
 // recorded it, since commits are cut long after they were appended.
-func (r *opened) recordsLoss(ctx context.Context, from uint64) (records bool, err error) {
+func (r *withLog) recordsLoss(ctx context.Context, from uint64) (records bool, err error) {
 	var last, first uint64
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
 		last, first, err = r.events.Last(ctx)
@@ -60,7 +60,7 @@ func (r *opened) recordsLoss(ctx context.Context, from uint64) (records bool, er
 }
 
 // recordsLossAt reports whether the commit at a position records a loss.
-func (r *opened) recordsLossAt(ctx context.Context, at uint64) (bool, error) {
+func (r *withLog) recordsLossAt(ctx context.Context, at uint64) (bool, error) {
 	message, err := r.events.Get(ctx, at)
 	if errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, eventlog.ErrForeign) {
 		return false, nil

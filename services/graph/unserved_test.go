@@ -159,7 +159,7 @@ func TestRealmThatDoesNotStop(t *testing.T) {
 // While the copies that were not read are on servers that are offline, no consumer is created.
 func TestCopiesOfOfflineServers(t *testing.T) {
 	t.Parallel()
-	c := &copyCheck{r: &following{opened: &opened{realm: &realm{c: &Config{ScrubLog: time.Hour}}}}}
+	c := &copyCheck{r: &following{withLog: &withLog{realm: &realm{c: &Config{ScrubLog: time.Hour}}}}}
 	all := []string{"a", "b", "c"}
 	for _, step := range []struct {
 		what           string

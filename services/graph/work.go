@@ -116,7 +116,7 @@ func (r *following) queued(ctx context.Context, queue string) (uint64, error) {
 }
 
 // parked reports whether the call of an external finalizer is parked.
-func (r *opened) parked(ctx context.Context, subject string) (bool, error) {
+func (r *withLog) parked(ctx context.Context, subject string) (bool, error) {
 	_, err := r.parkedStream.GetLastMsgForSubject(ctx, bus.ParkedSubject(r.name, subject, 0))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil

@@ -51,7 +51,7 @@ type term struct {
 	ready   chan struct{} // closed when the writer has appended its first commit
 	resumed chan struct{} // closed while the realm is not paused
 
-	// What the last commit has left, for committed.
+	// What the last commit has left, for applied.
 	paused   bool
 	kinds    *lifecycle.Kinds
 	settings lifecycle.Settings
@@ -68,7 +68,7 @@ func (r *following) newTerm(l *lease.Lease) *term {
 	t.w = writer.New(writer.Config{
 		Realm:      r.name,
 		State:      r.state,
-		Log:        located{r.events, r.history, r.state},
+		Log:        located{r.events, r.wholeLog, r.state},
 		LogEnd:     r.end,
 		NewestKey:  r.keys.Newest,
 		Loss:       r.loss,
@@ -81,7 +81,7 @@ func (r *following) newTerm(l *lease.Lease) *term {
 		Begin:      r.hub.Begin,
 		Abort:      r.hub.Abort,
 		Ready:      func() { close(t.ready) },
-		Applied:    t.committed,
+		Applied:    t.applied,
 		Logger:     r.log,
 		Failpoint:  r.c.Failpoint,
 	})
@@ -91,8 +91,8 @@ func (r *following) newTerm(l *lease.Lease) *term {
 	return t
 }
 
-// committed passes on what a commit has changed. The writer calls it after each commit, in order.
-func (t *term) committed(c writer.Applied) {
+// applied passes on what a commit has changed. The writer calls it after each commit, in order.
+func (t *term) applied(c writer.Applied) {
 	t.hub.Commit(c.Revision, c.Changes)
 	t.metrics.committed(c)
 	if c.Skipped > 0 {

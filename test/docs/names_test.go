@@ -195,7 +195,7 @@ func (m *goModule) check(word string, paragraph []*goPackage) error {
 			return fmt.Errorf("no package that the paragraph names has such a file")
 		}
 	case filePath.MatchString(word):
-		if !exists(word) {
+		if !exists(word) && !m.isValue(word) {
 			return fmt.Errorf("there is no such file or directory")
 		}
 	case identifier.MatchString(word):
@@ -288,13 +288,13 @@ func TestNamesThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	m := readModule(t)
 	writer := m.namedIn([]string{"services/graph/writer"})
-	for _, right := range []string{"services/graph/write.go: term.committed", "submit.go", "Writer.Submit", "work.dirty", "removefinalizer", "lifecycle.Delete", "make check"} {
+	for _, right := range []string{"services/graph/write.go: term.applied", "submit.go", "Writer.Submit", "work.dirty", "removefinalizer", "lifecycle.Delete", "make check"} {
 		if err := m.check(right, writer); err != nil {
 			t.Errorf("`%s`: %v", right, err)
 		}
 	}
 	for _, wrong := range []string{
-		"services/graph/realm.go: term.committed", "services/graph/none.go: term.committed", "delete.go", "Tx.Apply", "work.deleted",
+		"services/graph/realm.go: term.applied", "services/graph/none.go: term.applied", "delete.go", "Tx.Apply", "work.deleted",
 		"removesfinalizer", "command.Delete", "services/graph/sweeper", "Submitted",
 	} {
 		if m.check(wrong, writer) == nil {

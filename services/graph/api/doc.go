@@ -1,6 +1,7 @@
 // Package api answers requests on a realm's subjects: the object API and the internal
 // operations, as NATS micro services. It translates messages into commands for the writer,
-// and reads from snapshots of the state. It makes no decisions.
+// and reads from snapshots of the state. It has no rules: the deciders that it gives to commands
+// (deciders.go) call those of package lifecycle.
 //
 // It has four services. [ServeWriter] serves what only the writer can: commands, and
 // linearizable reads, which include every command that was acknowledged before.

@@ -128,13 +128,13 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecyc
 // planned returns an error unless the deletion has the options of the plan that the request names, and
 // a function that checks the grants of the deletion, computes its plan again in the commit that acts,
 // and refuses the deletion unless that is the plan that the request names.
-func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion) (func(*writer.Decision) *lifecycle.Error, *lifecycle.Error) {
+func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion) (func(*writer.OpenCommit) *lifecycle.Error, *lifecycle.Error) {
 	was, err := d.Named(r.GetPlan())
 	if err != nil {
 		return nil, err
 	}
 	limit, most := cmp.Or(c.PlanLimit, defaultPlanLimit), cmp.Or(c.PlanTime, defaultPlanTime)
-	return func(on *writer.Decision) *lifecycle.Error {
+	return func(on *writer.OpenCommit) *lifecycle.Error {
 		if err := c.Grants.covers(at, r, r.GetPlan(), on.Ctx.Now.Time()); err != nil {
 			return err
 		}

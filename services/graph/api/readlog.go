@@ -18,7 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
-// LogReader reads the log without consumers: an wholelog.History or a recording.Log. See wholelog.Log
+// LogReader reads the log without consumers: an wholelog.Lineage or a recording.Log. See wholelog.Log
 // for Seek and Read.
 type LogReader interface {
 	// Readable returns what can be read now.

@@ -41,7 +41,7 @@ func (r *ReleaseBrake) next() (n int) {
 }
 
 // Do implements writer.Work.
-func (r *ReleaseBrake) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+func (r *ReleaseBrake) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error) {
 	kind := d.Ctx.Kinds().Resource(r.Resource)
 	if kind == nil {
 		return true, lifecycle.ErrUnknownKind(r.Resource)
@@ -67,7 +67,7 @@ func (r *ReleaseBrake) Do(d *writer.Decision) (finished bool, err *lifecycle.Err
 }
 
 // pending returns those of the objects that can still be let through.
-func (r *ReleaseBrake) pending(d *writer.Decision, objects []uid.UID) []uid.UID {
+func (r *ReleaseBrake) pending(d *writer.OpenCommit, objects []uid.UID) []uid.UID {
 	d.Tx.Prefetch(objects)
 	list := make([]uid.UID, 0, len(objects))
 	for _, u := range objects {
@@ -82,7 +82,7 @@ func (r *ReleaseBrake) pending(d *writer.Decision, objects []uid.UID) []uid.UID 
 const releaseReply = 64
 
 // Reply implements writer.Work.
-func (r *ReleaseBrake) Reply(d *writer.Decision) proto.Message {
+func (r *ReleaseBrake) Reply(d *writer.OpenCommit) proto.Message {
 	r.reply.Revision = d.Revision()
 	return &r.reply
 }

@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 	submit(create("second"))
 	checked := create("checked")
 	seen := false
-	checked.Check = func(d *writer.Decision) *lifecycle.Error {
+	checked.Check = func(d *writer.OpenCommit) *lifecycle.Error {
 		snap := d.Tx.Stored()
 		defer snap.Close()
 		seen = d.Empty() && snap.Lookup(snap.Kinds().Resource("pods"), "a", "second") != ""
@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 		t.Error("what was decided before it was not in the state that was checked")
 	}
 	refused := create("refused")
-	refused.Check = func(*writer.Decision) *lifecycle.Error { return lifecycle.ErrBadRequest("no") }
+	refused.Check = func(*writer.OpenCommit) *lifecycle.Error { return lifecycle.ErrBadRequest("no") }
 	before := b.s.Checkpoint().GetRevision()
 	if a := b.do(refused); a.refusal == nil || a.refusal.Message != "no" || b.s.Checkpoint().GetRevision() != before {
 		t.Errorf("the answer is %+v, at revision %d, was %d", a, b.s.Checkpoint().GetRevision(), before)

@@ -28,7 +28,7 @@ const (
 )
 
 // fetch reads objects ahead.
-func (b *batch) fetch(d *writer.Decision) {
+func (b *batch) fetch(d *writer.OpenCommit) {
 	if b.ahead == 0 {
 		b.ahead = firstAhead
 	}
@@ -45,7 +45,7 @@ func (b *batch) fetch(d *writer.Decision) {
 
 // each calls decide for the objects in order, until their events do not fit into the
 // commit. It skips objects that do not exist.
-func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycle.Event, decided func(u uid.UID, acted bool)) (finished bool) {
+func (b *batch) each(d *writer.OpenCommit, decide func(*lifecycle.Node) []lifecycle.Event, decided func(u uid.UID, acted bool)) (finished bool) {
 	return b.eachNode(d, func(n *lifecycle.Node) bool {
 		events := decide(n)
 		if d.Tx.TakeUnreadable() != nil {
@@ -61,7 +61,7 @@ func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycl
 
 // eachNode calls act for the objects in order, until it returns false because the commit is full. It
 // skips objects that do not exist.
-func (b *batch) eachNode(d *writer.Decision, act func(*lifecycle.Node) (fits bool)) (finished bool) {
+func (b *batch) eachNode(d *writer.OpenCommit, act func(*lifecycle.Node) (fits bool)) (finished bool) {
 	for len(b.left) > 0 {
 		if d.Crowded() {
 			b.fetched = 0 // the next commit reads again
@@ -107,7 +107,7 @@ func NewPropose(r *coppicev1.ProposeRequest) (*Propose, *lifecycle.Error) {
 }
 
 // Do implements writer.Work.
-func (p *Propose) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+func (p *Propose) Do(d *writer.OpenCommit) (bool, *lifecycle.Error) {
 	if p.phase == 0 {
 		if !p.each(d, func(n *lifecycle.Node) []lifecycle.Event { return lifecycle.Collect(d.Ctx, n) }, func(u uid.UID, acted bool) {
 			switch n := d.Tx.Node(u); {
@@ -144,7 +144,7 @@ func ownerBraked(v lifecycle.View, n *lifecycle.Node) bool {
 }
 
 // Reply implements writer.Work.
-func (p *Propose) Reply(d *writer.Decision) proto.Message {
+func (p *Propose) Reply(d *writer.OpenCommit) proto.Message {
 	p.reply.Revision = d.Revision()
 	return &p.reply
 }
@@ -176,7 +176,7 @@ func newGrouped(groups []*coppicev1.DependentsOf) (b grouped, refusal *lifecycle
 
 // eachOwned is each, with the owner of each object. It skips objects whose owner does not
 // exist.
-func (b *grouped) eachOwned(d *writer.Decision, decide func(owner, n *lifecycle.Node) []lifecycle.Event, acted func()) (finished bool) {
+func (b *grouped) eachOwned(d *writer.OpenCommit, decide func(owner, n *lifecycle.Node) []lifecycle.Event, acted func()) (finished bool) {
 	return b.each(d, func(n *lifecycle.Node) []lifecycle.Event {
 		owner := d.Tx.Node(b.owners[len(b.owners)-len(b.left)])
 		if owner == nil {
@@ -209,14 +209,14 @@ func NewOrphan(r *coppicev1.OrphanRequest) (*Orphan, *lifecycle.Error) {
 }
 
 // Do implements writer.Work.
-func (o *Orphan) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+func (o *Orphan) Do(d *writer.OpenCommit) (bool, *lifecycle.Error) {
 	return o.eachOwned(d, func(owner, n *lifecycle.Node) []lifecycle.Event {
 		return lifecycle.OrphanFrom(d.Ctx, owner, n)
 	}, func() { o.reply.Orphaned++ }), nil
 }
 
 // Reply implements writer.Work.
-func (o *Orphan) Reply(d *writer.Decision) proto.Message {
+func (o *Orphan) Reply(d *writer.OpenCommit) proto.Message {
 	o.reply.Revision = d.Revision()
 	return &o.reply
 }
@@ -228,7 +228,8 @@ func (*Orphan) NewReply() proto.Message { return &coppicev1.OrphanReply{} }
 // unknown owners alone: see lifecycle.Finish.
 type Kept map[uid.UID][]uid.UID
 
-// Finish is the request to remove a built-in finalizer that has done its part from objects.
+// Finish is the request to remove a built-in finalizer that has done its part from objects. It has
+// no effect on coppice.dev/protection, which Cover removes.
 type Finish struct {
 	batch
 	finalizer string
@@ -251,7 +252,7 @@ func NewFinish(r *coppicev1.FinishRequest, kept Kept) (*Finish, *lifecycle.Error
 }
 
 // Do implements writer.Work.
-func (f *Finish) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+func (f *Finish) Do(d *writer.OpenCommit) (bool, *lifecycle.Error) {
 	return f.each(d, func(n *lifecycle.Node) []lifecycle.Event {
 		// The commit examines at most lifecycle.MaxExamined dependents. Further owners are
 		// refused, and the propagator examines them again.
@@ -274,7 +275,7 @@ func (f *Finish) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 }
 
 // Reply implements writer.Work.
-func (f *Finish) Reply(d *writer.Decision) proto.Message {
+func (f *Finish) Reply(d *writer.OpenCommit) proto.Message {
 	f.reply.Revision = d.Revision()
 	return &f.reply
 }

@@ -27,7 +27,7 @@ func NewCover(policy uid.UID, from, to lifecycle.PolicyStatus, objects []uid.UID
 }
 
 // Do implements writer.Work.
-func (c *Cover) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+func (c *Cover) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error) {
 	n, p := d.Tx.Node(c.policy), d.Ctx.Kinds().Policy(c.policy)
 	if n == nil || p == nil || n.Generation != c.from.ObservedGeneration {
 		return true, nil
@@ -47,7 +47,7 @@ func (c *Cover) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 }
 
 // Reply implements writer.Work.
-func (c *Cover) Reply(d *writer.Decision) proto.Message {
+func (c *Cover) Reply(d *writer.OpenCommit) proto.Message {
 	c.reply.Revision = d.Revision()
 	return &c.reply
 }

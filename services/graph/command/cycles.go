@@ -23,7 +23,7 @@ type Unblock struct {
 var _ writer.Work = (*Unblock)(nil)
 
 // Do implements writer.Work.
-func (u *Unblock) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+func (u *Unblock) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error) {
 	events := cycles.Unblock(d.Tx, u.Cycle)
 	if _, ok := d.Add(events, 0); !ok {
 		return false, nil
@@ -33,7 +33,7 @@ func (u *Unblock) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 }
 
 // Reply implements writer.Work.
-func (u *Unblock) Reply(d *writer.Decision) proto.Message {
+func (u *Unblock) Reply(d *writer.OpenCommit) proto.Message {
 	u.reply.Revision = d.Revision()
 	return &u.reply
 }
@@ -54,7 +54,7 @@ type CollectCycle struct {
 var _ writer.Work = (*CollectCycle)(nil)
 
 // Do implements writer.Work.
-func (c *CollectCycle) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+func (c *CollectCycle) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error) {
 	d.Tx.Prefetch(c.Members)
 	events := cycles.Collect(d.Ctx, c.Members)
 	if _, ok := d.Add(events, 0); !ok {
@@ -69,7 +69,7 @@ func (c *CollectCycle) Do(d *writer.Decision) (finished bool, err *lifecycle.Err
 }
 
 // Reply implements writer.Work.
-func (c *CollectCycle) Reply(d *writer.Decision) proto.Message {
+func (c *CollectCycle) Reply(d *writer.OpenCommit) proto.Message {
 	c.reply.Revision = d.Revision()
 	return &c.reply
 }

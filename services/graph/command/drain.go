@@ -27,7 +27,7 @@ func NewDrain(r *coppicev1.DrainRequest) (*Drain, *lifecycle.Error) {
 }
 
 // Do implements writer.Work.
-func (e *Drain) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+func (e *Drain) Do(d *writer.OpenCommit) (bool, *lifecycle.Error) {
 	var of *lifecycle.Node // whose pods
 	var pods lifecycle.Time
 	return e.eachOwned(d, func(container, n *lifecycle.Node) []lifecycle.Event {
@@ -41,7 +41,7 @@ func (e *Drain) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 }
 
 // Reply implements writer.Work.
-func (e *Drain) Reply(d *writer.Decision) proto.Message {
+func (e *Drain) Reply(d *writer.OpenCommit) proto.Message {
 	e.reply.Revision = d.Revision()
 	return &e.reply
 }

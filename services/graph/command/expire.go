@@ -35,7 +35,7 @@ func NewExpire(r *coppicev1.ExpireRequest) (*Expire, *lifecycle.Error) {
 }
 
 // Do implements writer.Work.
-func (e *Expire) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+func (e *Expire) Do(d *writer.OpenCommit) (bool, *lifecycle.Error) {
 	var decision lifecycle.Expiry
 	return e.each(d, func(n *lifecycle.Node) (events []lifecycle.Event) {
 		events, decision = e.decide(d.Ctx, n)
@@ -55,7 +55,7 @@ func (e *Expire) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 }
 
 // Reply implements writer.Work.
-func (e *Expire) Reply(d *writer.Decision) proto.Message {
+func (e *Expire) Reply(d *writer.OpenCommit) proto.Message {
 	e.reply.Revision = d.Revision()
 	return &e.reply
 }

@@ -47,7 +47,7 @@ func NewExpireMatched(m Matched) *ExpireMatched {
 func (e *ExpireMatched) Given() []uid.UID { return e.given }
 
 // Do implements writer.Work.
-func (e *ExpireMatched) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+func (e *ExpireMatched) Do(d *writer.OpenCommit) (bool, *lifecycle.Error) {
 	p := d.Tx.Node(e.m.Rule.Policy)
 	if p == nil || p.Revision != e.m.PolicyRevision || p.Terminating() {
 		return true, nil
@@ -77,7 +77,7 @@ func (e *ExpireMatched) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 }
 
 // Reply implements writer.Work.
-func (e *ExpireMatched) Reply(d *writer.Decision) proto.Message {
+func (e *ExpireMatched) Reply(d *writer.OpenCommit) proto.Message {
 	e.reply.Revision = d.Revision()
 	return &e.reply
 }
@@ -99,7 +99,7 @@ func NewWithdrawNotices(objects []uid.UID) *WithdrawNotices {
 }
 
 // Do implements writer.Work.
-func (w *WithdrawNotices) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+func (w *WithdrawNotices) Do(d *writer.OpenCommit) (bool, *lifecycle.Error) {
 	return w.eachNode(d, func(n *lifecycle.Node) bool {
 		for _, given := range d.Tx.Notices(n.UID) {
 			if given.Withdrawn(d.Tx.Node(given.Policy), d.Ctx.Now) && !d.Notice(n.UID, lifecycle.Notice{Policy: given.Policy}) {
@@ -111,7 +111,7 @@ func (w *WithdrawNotices) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 }
 
 // Reply implements writer.Work.
-func (w *WithdrawNotices) Reply(d *writer.Decision) proto.Message {
+func (w *WithdrawNotices) Reply(d *writer.OpenCommit) proto.Message {
 	w.reply.Revision = d.Revision()
 	return &w.reply
 }

@@ -34,7 +34,7 @@ type Objects struct {
 	Name func(i int) string
 	// Check, unless nil, is called before anything is decided, in an empty commit on top of
 	// a state that has all earlier commits. If it returns an error, the command is refused.
-	Check func(*writer.Decision) *lifecycle.Error
+	Check func(*writer.OpenCommit) *lifecycle.Error
 	// Atomic: if one object is refused, nothing is changed.
 	Atomic bool
 	// DryRun: reply as if the command were executed, and change nothing.
@@ -62,7 +62,7 @@ var (
 )
 
 // Do implements writer.Work.
-func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+func (o *Objects) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error) {
 	kind := d.Ctx.Kinds().Resource(o.Resource)
 	if kind == nil {
 		return true, lifecycle.ErrUnknownKind(o.Resource)
@@ -111,7 +111,7 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 }
 
 // each decides the remaining objects, until their events do not fit into the commit.
-func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err *lifecycle.Error) {
+func (o *Objects) each(d *writer.OpenCommit, at lifecycle.Key) (finished bool, err *lifecycle.Error) {
 	begin := len(o.results)
 	ahead := begin
 	for len(o.results) < o.Count {
@@ -176,7 +176,7 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 
 // readAhead looks up the names of objects from the i-th on, and returns the index behind
 // the last.
-func (o *Objects) readAhead(d *writer.Decision, at lifecycle.Key, i int) int {
+func (o *Objects) readAhead(d *writer.OpenCommit, at lifecycle.Key, i int) int {
 	behind := min(o.Count, i+readAhead)
 	if o.Name != nil && o.Count > 1 {
 		names := make([]string, 0, behind-i)
@@ -236,17 +236,17 @@ const smallestResult = 128
 
 // largest returns the maximum size of the reply to a batch, in bytes. The reply must fit
 // into one message, and into one commit with the last object.
-func (o *Objects) largest(d *writer.Decision) int { return d.Limit() / 2 }
+func (o *Objects) largest(d *writer.OpenCommit) int { return d.Limit() / 2 }
 
 // room returns the maximum size of the next result, in bytes.
-func (o *Objects) room(d *writer.Decision) int {
+func (o *Objects) room(d *writer.OpenCommit) int {
 	rest := o.Count - len(o.results) - 1
 	return max(smallestResult, o.largest(d)-o.size-rest*smallestResult)
 }
 
 // fit returns the next result and its size. It shortens the result if the reply would
 // otherwise have no room for the smallest form of the remaining results.
-func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) (*coppicev1.Result, int) {
+func (o *Objects) fit(d *writer.OpenCommit, r *coppicev1.Result) (*coppicev1.Result, int) {
 	size := sizeOf(r)
 	if o.Count == 1 || size <= o.room(d) {
 		return r, size
@@ -333,12 +333,12 @@ func status(err *lifecycle.Error, i int) *coppicev1.Status {
 }
 
 // Reply implements writer.Work.
-func (o *Objects) Reply(d *writer.Decision) proto.Message {
+func (o *Objects) Reply(d *writer.OpenCommit) proto.Message {
 	return &coppicev1.ObjectsReply{Results: o.results, Revision: d.Revision()}
 }
 
 // Part implements writer.Partial.
-func (o *Objects) Part(d *writer.Decision) proto.Message {
+func (o *Objects) Part(d *writer.OpenCommit) proto.Message {
 	part := &coppicev1.ObjectsReply{Results: o.results[o.recorded:], Revision: d.Revision()}
 	o.recorded, o.logged = len(o.results), o.size
 	return part

@@ -17,7 +17,7 @@ var _ writer.PausedWork = (*Resume)(nil)
 const resumeReply = 32
 
 // Do implements writer.Work.
-func (r *Resume) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+func (r *Resume) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error) {
 	if !d.Tx.Realm().Paused {
 		return true, nil
 	}
@@ -30,7 +30,7 @@ func (r *Resume) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 }
 
 // Reply implements writer.Work.
-func (r *Resume) Reply(d *writer.Decision) proto.Message {
+func (r *Resume) Reply(d *writer.OpenCommit) proto.Message {
 	r.reply.Revision = d.Revision()
 	return &r.reply
 }

@@ -19,7 +19,7 @@ type Veto struct {
 var _ writer.Work = (*Veto)(nil)
 
 // Do implements writer.Work.
-func (v *Veto) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+func (v *Veto) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error) {
 	kind := d.Ctx.Kinds().Resource(v.Resource)
 	if kind == nil {
 		return true, lifecycle.ErrUnknownKind(v.Resource)
@@ -48,7 +48,7 @@ func (v *Veto) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 const vetoReply = 16
 
 // Reply implements writer.Work.
-func (v *Veto) Reply(d *writer.Decision) proto.Message {
+func (v *Veto) Reply(d *writer.OpenCommit) proto.Message {
 	v.reply.Revision = d.Revision()
 	return &v.reply
 }

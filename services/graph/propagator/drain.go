@@ -36,7 +36,7 @@ func (r *round) drained(ctx context.Context, snap *state.Snapshot, container *li
 
 // drain adds a walk of the contents of a container, unless they were walked before or a walk is
 // pending. It adds another one if messages may have been lost (the flag lost), or if an object
-// has lost its protection (the flag dependents). In the latter case it adds one also while a walk
+// has lost its protection (the flag dependentsChanged). In the latter case it adds one also while a walk
 // is pending, which may have passed the object already.
 func (p *Propagator) drain(u uid.UID, f queue.Flags) {
 	w := walk{ofContents, u}

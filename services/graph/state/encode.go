@@ -37,7 +37,7 @@ func (tx *Tx) Encode() error {
 	if tx.encoded != nil {
 		return nil
 	}
-	tx.Drop() // Encode is the last to read
+	tx.closeTables() // Encode is the last to read
 	if err := tx.Err(); err != nil {
 		return err
 	}

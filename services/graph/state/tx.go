@@ -176,8 +176,11 @@ func newTx(s *State, r reader, h head, room int) *Tx {
 	}
 }
 
-// Drop ends a Tx that is not applied. It may be called more than once.
-func (tx *Tx) Drop() {
+// Drop ends a Tx that is not applied. It may be called more than once, and after Encode.
+func (tx *Tx) Drop() { tx.closeTables() }
+
+// closeTables closes the iterator over the names in tables, if it is open.
+func (tx *Tx) closeTables() {
 	if tx.tables != nil {
 		if err := tx.tables.Close(); err != nil {
 			tx.r.fail("name", err)

@@ -11,5 +11,5 @@
 //
 // The archive may be pruned. Then the log begins later, and [Log.Last] says where.
 //
-// A realm that was restored or replayed continues the log of another one. [History] reads both.
+// A realm that was restored or replayed continues the log of another one. [Lineage] reads both.
 package wholelog

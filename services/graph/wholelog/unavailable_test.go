@@ -36,7 +36,7 @@ func TestUnavailable(t *testing.T) {
 // does not go on behind the gap.
 func TestReadBeforeKnownParts(t *testing.T) {
 	t.Parallel()
-	h := &History{Log: &Log{Log: &eventlog.Log{}}, parts: []part{{first: 10, last: 19}, {first: 22, last: 30}}}
+	h := &Lineage{Log: &Log{Log: &eventlog.Log{}}, parts: []part{{first: 10, last: 19}, {first: 22, last: 30}}}
 	for from, want := range map[uint64]int{10: 2, 15: 2, 20: 1, 22: 1, 30: 1, 31: 0} {
 		if parts, err := h.known(from); err != nil || len(parts) != want {
 			t.Errorf("from %d: %d parts, %v; want %d", from, len(parts), err, want)

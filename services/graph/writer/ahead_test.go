@@ -138,7 +138,7 @@ func TestCheckSeesTheLastCommit(t *testing.T) {
 	testkit.Receive(t, b.ctx, "the decision", decided)
 	r := create("z")
 	seen := uint64(0)
-	r.Work.(*command.Objects).Check = func(d *writer.Decision) *lifecycle.Error {
+	r.Work.(*command.Objects).Check = func(d *writer.OpenCommit) *lifecycle.Error {
 		snap := d.Tx.Stored()
 		defer snap.Close()
 		seen = snap.Revision()

@@ -72,7 +72,7 @@ func (w *Writer) startAppend(c *commit) error {
 	}
 	f := &inFlightCommit{
 		commit: c, size: len(message), chain: chain, events: chain.Revision - w.chain.Revision, sent: time.Now(),
-		appended: make(chan struct{}), applied: make(chan struct{}),
+		appended: make(chan struct{}), ended: make(chan struct{}),
 	}
 	w.c.Failpoint(FailDecided)
 	if before != nil { // it is appended: see canAppend
@@ -85,7 +85,7 @@ func (w *Writer) startAppend(c *commit) error {
 	w.inFlight = append(w.inFlight, f)
 	w.chain = chain
 	go func() {
-		defer close(f.applied)
+		defer close(f.ended)
 		f.err = w.answerAndApply(f, before)
 		c.d.b.Free()
 	}()

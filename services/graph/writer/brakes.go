@@ -10,20 +10,20 @@ import (
 )
 
 // countDeletion counts an event that is about to be added, if a brake counts it.
-func (d *Decision) countDeletion(p part) {
+func (d *OpenCommit) countDeletion(p part) {
 	if k, b, counted := lifecycle.CountDeletion(d.Tx, p.e, p.n, d.Ctx.Now); counted {
 		d.setBrake(k.Resource(), b)
 	}
 }
 
 // trip records that the brake of a kind is tripped.
-func (d *Decision) trip(k *lifecycle.Kind, b lifecycle.Brake) {
+func (d *OpenCommit) trip(k *lifecycle.Kind, b lifecycle.Brake) {
 	d.addCommand()
 	d.setBrake(k.Resource(), b)
 	d.tripped = append(d.tripped, Tripped{Kind: k, Brake: b})
 }
 
-func (d *Decision) setBrake(resource string, b lifecycle.Brake) {
+func (d *OpenCommit) setBrake(resource string, b lifecycle.Brake) {
 	if _, known := d.braked[resource]; !known {
 		if d.braked == nil {
 			d.braked = map[string]struct{}{}
@@ -36,7 +36,7 @@ func (d *Decision) setBrake(resource string, b lifecycle.Brake) {
 
 // LetThrough records that the release of a brake lets the deletion of objects through. It
 // returns false, and does nothing, if they do not fit into the commit.
-func (d *Decision) LetThrough(objects []uid.UID) bool {
+func (d *OpenCommit) LetThrough(objects []uid.UID) bool {
 	size := eventlog.BoundReleased(objects)
 	if d.size()+size > d.limit {
 		return false
@@ -50,7 +50,7 @@ func (d *Decision) LetThrough(objects []uid.UID) bool {
 
 // ReleaseBrake records the release of the brake of a kind. The brake stays tripped if more
 // deletions are pending than were let through (more).
-func (d *Decision) ReleaseBrake(k *lifecycle.Kind, more bool) {
+func (d *OpenCommit) ReleaseBrake(k *lifecycle.Kind, more bool) {
 	b, _ := d.Tx.Brake(k)
 	d.addCommand()
 	if !more {
@@ -64,7 +64,7 @@ func (d *Decision) ReleaseBrake(k *lifecycle.Kind, more bool) {
 // of the commit. A fold adds them after all events. Therefore only objects are recorded that
 // are still released: a later command of the commit may have ended the release of an object, or
 // created an object that could not be released before.
-func (d *Decision) recordBrakes() {
+func (d *OpenCommit) recordBrakes() {
 	still := slices.DeleteFunc(d.released, func(u uid.UID) bool { return !d.Tx.Released(u) })
 	if len(still) > 0 {
 		d.b.Released(still)

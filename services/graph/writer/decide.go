@@ -16,7 +16,7 @@ import (
 
 // commit is a commit with the requests that it answers.
 type commit struct {
-	d          *Decision
+	d          *OpenCommit
 	outcomes   []outcome     // the outcomes of the decided requests, in the order of the decisions
 	size       int           // size of these requests and of their replies, in bytes; Config.QueueBytes bounds it
 	decideTook time.Duration // time in which requests were decided, without the time between them
@@ -40,7 +40,7 @@ func (w *Writer) begin() (*commit, error) {
 		tx = w.c.State.Begin()
 	}
 	id := newID()
-	c := &commit{d: &Decision{
+	c := &commit{d: &OpenCommit{
 		Tx:      tx,
 		id:      id,
 		limit:   w.limit,
@@ -151,7 +151,7 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 }
 
 // do lets one request decide, and reports whether it is finished.
-func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
+func (w *Writer) do(d *OpenCommit, r *Request) (o outcome, finished bool) {
 	r.begun = true
 	d.Ctx.Actor = r.Actor
 	d.startCommand(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})
@@ -182,7 +182,7 @@ func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 
 // endPart ends a part of a request that goes on in the next commit. If the part has
 // events, and the command an id, it is recorded, so that another writer can go on.
-func (w *Writer) endPart(d *Decision, r *Request) {
+func (w *Writer) endPart(d *OpenCommit, r *Request) {
 	if !d.commandAdded {
 		return
 	}

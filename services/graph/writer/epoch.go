@@ -74,8 +74,8 @@ func (w *Writer) beginEpoch() error {
 	if err := w.startAppend(c); err != nil {
 		return err
 	}
-	<-w.inFlight[0].applied
-	return w.removeApplied()
+	<-w.inFlight[0].ended
+	return w.removeEnded()
 }
 
 // registration returns the object that registers a kind.

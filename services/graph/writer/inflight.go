@@ -24,10 +24,10 @@ type inFlightCommit struct {
 	appended chan struct{} // closed when the commit is in the log; stays open if the append fails
 	position uint64        // position in the stream; may be read once appended is closed
 
-	applied    chan struct{} // closed when the commit is in the state, or has failed
-	appendTook time.Duration // time from sent to the acknowledgement; may be read once applied is closed
-	arrived    int           // queue.arrived, just before the commit was answered; may be read once applied is closed
-	err        error         // why the commit is not in the state, nil if it is; may be read once applied is closed
+	ended      chan struct{} // closed when the commit is applied, or has failed
+	appendTook time.Duration // time from sent to the acknowledgement; may be read once ended is closed
+	arrived    int           // queue.arrived, just before the commit was answered; may be read once ended is closed
+	err        error         // why the commit is not in the state, nil if it is; may be read once ended is closed
 }
 
 // errNotApplied is the error of a commit that is in the log and cannot be applied, because
@@ -64,7 +64,7 @@ func (w *Writer) answerAndApply(f, before *inFlightCommit) error {
 	}
 	f.appendTook = time.Since(f.sent)
 	if before != nil {
-		<-before.applied
+		<-before.ended
 		if before.err != nil {
 			return errNotApplied
 		}
@@ -96,9 +96,9 @@ func (w *Writer) answerAndApply(f, before *inFlightCommit) error {
 // mostPerByte bounds what an append counts for the estimate of how long a byte takes, in nanoseconds: 20 MB/s.
 const mostPerByte = 50
 
-// removeApplied removes the oldest commit in flight, whose channel applied is closed, and
+// removeEnded removes the oldest commit in flight, whose channel ended is closed, and
 // returns its error. It starts the commit delay.
-func (w *Writer) removeApplied() error {
+func (w *Writer) removeEnded() error {
 	f := w.inFlight[0]
 	w.inFlight = w.inFlight[1:]
 	if f.err != nil {

@@ -11,7 +11,7 @@ type noticed struct{ object, policy uid.UID }
 
 // Notice records the notice that an expiry policy has given for an object; without a generation it
 // is withdrawn. It returns false, and does nothing, if the notice does not fit into the commit.
-func (d *Decision) Notice(u uid.UID, n lifecycle.Notice) bool {
+func (d *OpenCommit) Notice(u uid.UID, n lifecycle.Notice) bool {
 	size := eventlog.BoundNotice(u, n)
 	if d.size()+size > d.limit {
 		return false
@@ -26,7 +26,7 @@ func (d *Decision) Notice(u uid.UID, n lifecycle.Notice) bool {
 // recordNotices records the notices that have changed, as they are after the last event of the commit.
 // It leaves out those of objects that the commit deletes or marks: a fold of these events removes
 // them.
-func (d *Decision) recordNotices() {
+func (d *OpenCommit) recordNotices() {
 	at := map[lifecycle.Notice]int{} // the index in groups
 	var groups []eventlog.Noticed
 	done := map[noticed]bool{}

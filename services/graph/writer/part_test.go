@@ -200,13 +200,13 @@ type spanning struct{ parts uint64 }
 
 var _ writer.Work = (*spanning)(nil)
 
-func (s *spanning) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+func (s *spanning) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error) {
 	s.parts++
 	d.Session(fmt.Sprintf("session-%d", s.parts), false)
 	return s.parts == 2, nil
 }
 
-func (s *spanning) Reply(d *writer.Decision) proto.Message {
+func (s *spanning) Reply(d *writer.OpenCommit) proto.Message {
 	return &coppicev1.ReleaseBrakeReply{Released: s.parts, Revision: d.Revision()}
 }
 

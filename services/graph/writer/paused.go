@@ -11,7 +11,7 @@ import (
 // checkPaused returns an error for a request that a paused realm refuses. The error can be
 // retried: programs that wait for the realm continue when it is resumed, and none of them
 // acts on objects before an operator has looked at them.
-func (w *Writer) checkPaused(d *Decision, r *Request) *lifecycle.Error {
+func (w *Writer) checkPaused(d *OpenCommit, r *Request) *lifecycle.Error {
 	if !d.Tx.Realm().Paused {
 		return nil
 	}

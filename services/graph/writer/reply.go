@@ -68,7 +68,7 @@ func CodeOf(t lifecycle.EventType) uint32 {
 
 // kept returns the encoding of the reply, or of a part of it, to store for repetitions of
 // the command; nil if the reply follows from the events.
-func kept(d *Decision, r *Request, reply proto.Message) []byte {
+func kept(d *OpenCommit, r *Request, reply proto.Message) []byte {
 	if r.Work.ReplyInLog() {
 		return nil
 	}

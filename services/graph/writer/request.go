@@ -55,11 +55,11 @@ type Work interface {
 	// Do decides the command on d, and reports whether it is finished. If not, Do is called
 	// again for the next commit. An error ends the command; before Do returns it, it must
 	// roll back what it has added.
-	Do(d *Decision) (finished bool, err *lifecycle.Error)
+	Do(d *OpenCommit) (finished bool, err *lifecycle.Error)
 
 	// Reply returns the reply after Do has finished. It is called when the command is
 	// decided; the reply is sent when the commit is in the log.
-	Reply(d *Decision) proto.Message
+	Reply(d *OpenCommit) proto.Message
 
 	// ReplyInLog reports whether the reply follows from the command's events, so that it
 	// need not be stored for repetitions of the command: see recall. For a Partial with
@@ -92,7 +92,7 @@ type Partial interface {
 	Work
 
 	// Part returns the reply to what was decided since the last call of Part or Resume.
-	Part(d *Decision) proto.Message
+	Part(d *OpenCommit) proto.Message
 
 	// Resume continues after the parts that the log has. reply is the reply to these parts.
 	// Resume is called before Do. It returns an error if the reply does not belong to this

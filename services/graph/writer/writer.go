@@ -119,8 +119,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	w.appendCtx = appendCtx
 	err := w.run(running)
 	for len(w.inFlight) > 0 {
-		<-w.inFlight[0].applied
-		err = errors.Join(err, w.removeApplied())
+		<-w.inFlight[0].ended
+		err = errors.Join(err, w.removeEnded())
 	}
 	if w.open != nil {
 		w.refuse(w.open.outcomes)
@@ -156,7 +156,7 @@ func (w *Writer) run(ctx context.Context) error {
 		}
 		var applied, appended <-chan struct{}
 		if len(w.inFlight) > 0 {
-			applied = w.inFlight[0].applied
+			applied = w.inFlight[0].ended
 		}
 		if len(w.inFlight) == 1 && w.large() {
 			appended = w.inFlight[0].appended
@@ -167,7 +167,7 @@ func (w *Writer) run(ctx context.Context) error {
 		case <-w.c.Lease.Lost():
 			return ErrLeaseLost
 		case <-applied:
-			if err := w.removeApplied(); err != nil {
+			if err := w.removeEnded(); err != nil {
 				return err
 			}
 		case <-appended:

@@ -10,9 +10,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Decision is a commit that is being decided: the state with the commit's changes so far,
+// OpenCommit is a commit that is being decided: the state with the commit's changes so far,
 // and the commit's encoding. It is not safe for concurrent use.
-type Decision struct {
+type OpenCommit struct {
 	Ctx *lifecycle.Context
 	Tx  *state.Tx // the state with the changes of the commit
 
@@ -58,12 +58,12 @@ type savepoint struct {
 }
 
 // startCommand starts a command. The commit has it from its first event on.
-func (d *Decision) startCommand(c eventlog.Command) {
+func (d *OpenCommit) startCommand(c eventlog.Command) {
 	d.command, d.commandAdded, d.reserved = c, false, 0
 }
 
 // addCommand adds the current command to the commit, unless the commit has it.
-func (d *Decision) addCommand() {
+func (d *OpenCommit) addCommand() {
 	if !d.commandAdded {
 		d.b.Begin(d.command)
 		d.commandAdded = true
@@ -71,17 +71,17 @@ func (d *Decision) addCommand() {
 }
 
 // Empty reports whether the commit has no events yet.
-func (d *Decision) Empty() bool { return len(d.b.Commands()) == 0 }
+func (d *OpenCommit) Empty() bool { return len(d.b.Commands()) == 0 }
 
 // First reports whether the commit is empty and all earlier commits are in the state.
-func (d *Decision) First() bool { return d.Empty() && !d.above }
+func (d *OpenCommit) First() bool { return d.Empty() && !d.above }
 
 // Limit returns the maximum size of a commit, in bytes.
-func (d *Decision) Limit() int { return d.limit }
+func (d *OpenCommit) Limit() int { return d.limit }
 
 // Reserve reserves bytes for a reply that is stored with the command. It returns false, and
 // does nothing, if they do not fit into the commit.
-func (d *Decision) Reserve(kept int) bool {
+func (d *OpenCommit) Reserve(kept int) bool {
 	if d.size()+kept > d.limit {
 		return false
 	}
@@ -90,14 +90,14 @@ func (d *Decision) Reserve(kept int) bool {
 }
 
 // size returns an upper bound of the commit's size in bytes, including the current command.
-func (d *Decision) size() int {
+func (d *OpenCommit) size() int {
 	return d.b.Size() + d.reserved + d.tailBound + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
 }
 
 // Add adds events to the commit, and returns the change of the last one. It reports false,
 // and does nothing, if the events and a stored reply of kept bytes do not fit into the commit.
 // Events that do not fit into an empty commit never fit.
-func (d *Decision) Add(events []lifecycle.Event, kept int) (last state.Change, ok bool) {
+func (d *OpenCommit) Add(events []lifecycle.Event, kept int) (last state.Change, ok bool) {
 	size := d.size() + kept
 	d.parts = d.parts[:0]
 	for i := range events {
@@ -144,7 +144,7 @@ const maxReferences = 1000
 
 // Crowded reports whether the commit has so many references of wide objects that what remains of a command
 // is for the next one. A commit without events is not crowded.
-func (d *Decision) Crowded() bool { return d.references >= maxReferences }
+func (d *OpenCommit) Crowded() bool { return d.references >= maxReferences }
 
 // perCommand is an upper bound of the size of a command without its strings, in bytes.
 const perCommand = 256
@@ -157,7 +157,7 @@ type part struct {
 	body     []byte
 }
 
-func (d *Decision) part(e *lifecycle.Event) (p part, err error) {
+func (d *OpenCommit) part(e *lifecycle.Event) (p part, err error) {
 	p = part{e: e, n: e.Object.Node}
 	if p.n == nil {
 		if p.n = d.Tx.Node(e.UID); p.n == nil {
@@ -174,14 +174,14 @@ func (d *Decision) part(e *lifecycle.Event) (p part, err error) {
 }
 
 // fail records an internal error: the commit is not appended, and Run returns the error.
-func (d *Decision) fail(err error) {
+func (d *OpenCommit) fail(err error) {
 	if d.fatal == nil {
 		d.fatal = fmt.Errorf("writer: %w", err)
 	}
 }
 
 // Session records that an import session has got a command, or was closed.
-func (d *Decision) Session(id string, closed bool) {
+func (d *OpenCommit) Session(id string, closed bool) {
 	d.addCommand()
 	d.b.Session(id, closed)
 	d.Tx.TouchSession(id, d.Ctx.Now, closed)
@@ -189,7 +189,7 @@ func (d *Decision) Session(id string, closed bool) {
 }
 
 // ChangeRealm records that the realm itself was changed.
-func (d *Decision) ChangeRealm(event lifecycle.RealmChange) {
+func (d *OpenCommit) ChangeRealm(event lifecycle.RealmChange) {
 	d.addCommand()
 	d.b.Realm(event)
 	d.Tx.ChangeRealm(event, d.Ctx.Now)
@@ -198,7 +198,7 @@ func (d *Decision) ChangeRealm(event lifecycle.RealmChange) {
 // Examine takes a number of dependents from the lifecycle.MaxExamined that a commit may
 // examine to complete deletions in the foreground. It returns false, and does nothing, if
 // too few are left.
-func (d *Decision) Examine(dependents int) bool {
+func (d *OpenCommit) Examine(dependents int) bool {
 	if d.examined+dependents > lifecycle.MaxExamined {
 		return false
 	}
@@ -207,13 +207,13 @@ func (d *Decision) Examine(dependents int) bool {
 }
 
 // Savepoint begins to record changes, so that Rollback can undo them.
-func (d *Decision) Savepoint() {
+func (d *OpenCommit) Savepoint() {
 	d.saved = savepoint{d.b.Mark(), len(d.changes), d.reserved, d.commandAdded, d.references}
 	d.Tx.Savepoint()
 }
 
 // Rollback undoes what was added since the Savepoint.
-func (d *Decision) Rollback() {
+func (d *OpenCommit) Rollback() {
 	d.Tx.Rollback()
 	d.b.Reset(d.saved.mark)
 	d.changes, d.reserved, d.commandAdded = d.changes[:d.saved.changes], d.saved.reserved, d.saved.commandAdded
@@ -221,7 +221,7 @@ func (d *Decision) Rollback() {
 }
 
 // Release keeps what was added since the Savepoint.
-func (d *Decision) Release() { d.Tx.Release() }
+func (d *OpenCommit) Release() { d.Tx.Release() }
 
 // Revision returns the revision of the last event that was added.
-func (d *Decision) Revision() uint64 { return d.b.Revision() - 1 }
+func (d *OpenCommit) Revision() uint64 { return d.b.Revision() - 1 }

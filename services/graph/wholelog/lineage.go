@@ -19,14 +19,14 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// History reads a realm's log as a Log does, and before its first commit the logs that it
+// Lineage reads a realm's log as a Log does, and before its first commit the logs that it
 // continues (lifecycle.Origin), if the archive has their segments. Positions continue: the stream
 // of a realm that continues a log begins behind the last commit of that log. The commits of
 // those logs are chained (eventlog.Message). It is safe for concurrent use.
 //
-// History is for clients that read what happened. A state is folded from the Log: the snapshot
+// Lineage is for clients that read what happened. A state is folded from the Log: the snapshot
 // with which the realm begins has what precedes it.
-type History struct {
+type Lineage struct {
 	*Log
 
 	finding singleflight.Group // of parts
@@ -55,19 +55,19 @@ type part struct {
 	previous uint64 // the checksum before the first commit
 }
 
-// NewHistory returns the history of a realm whose log is l.
-func NewHistory(l *Log) *History { return &History{Log: l, measured: map[archive.Name]segment.Info{}} }
+// NewLineage returns the history of a realm whose log is l.
+func NewLineage(l *Log) *Lineage { return &Lineage{Log: l, measured: map[archive.Name]segment.Info{}} }
 
 // Last is Log.Last. first is the first position of the oldest log from which on all commits can be
 // read.
-func (h *History) Last(ctx context.Context) (last, first uint64, err error) {
+func (h *Lineage) Last(ctx context.Context) (last, first uint64, err error) {
 	e, err := h.Readable(ctx)
 	return e.Last, e.First, err
 }
 
 // Readable is Log.Readable. The first position is that of the oldest log from which on all commits can be read, and the
 // older commit may be one of these logs.
-func (h *History) Readable(ctx context.Context) (eventlog.Readable, error) {
+func (h *Lineage) Readable(ctx context.Context) (eventlog.Readable, error) {
 	e, err := h.Log.Readable(ctx)
 	if err != nil || e.First <= 1 || h.store == nil || e.Unavailable != nil {
 		return e, err
@@ -97,7 +97,7 @@ func (h *History) Readable(ctx context.Context) (eventlog.Readable, error) {
 // list returns the parts that precede the realm's log, which begins at a position. It waits for the archive
 // for beginsTime, and then returns the parts that were found before: the first time, each segment is opened. older is the segment
 // before the gap that precedes them, zero for none.
-func (h *History) list(ctx context.Context, first uint64) (parts []part, older archive.Item, err error) {
+func (h *Lineage) list(ctx context.Context, first uint64) (parts []part, older archive.Item, err error) {
 	h.mu.Lock()
 	found, fresh := h.own.position == first && !h.listed.IsZero(), time.Since(h.listed) < listAgain
 	parts, older, err = h.parts, h.older, h.failure
@@ -135,7 +135,7 @@ func (h *History) list(ctx context.Context, first uint64) (parts []part, older a
 
 // find finds the parts: those of the log that the commit at first continues, then those of the log
 // that this one continues, and so on. gap is the segment before the gap that precedes them, zero for none.
-func (h *History) find(ctx context.Context, first uint64) (parts []part, gap archive.Item, own own, err error) {
+func (h *Lineage) find(ctx context.Context, first uint64) (parts []part, gap archive.Item, own own, err error) {
 	own.position = first
 	var header eventlog.Header
 	var origin lifecycle.Origin
@@ -182,7 +182,7 @@ func originOf(message []byte) (lifecycle.Origin, error) {
 }
 
 // originIn returns the origin that the first commit of a part records, zero for none.
-func (h *History) originIn(ctx context.Context, p part) (lifecycle.Origin, error) {
+func (h *Lineage) originIn(ctx context.Context, p part) (lifecycle.Origin, error) {
 	r, err := h.reader(ctx, p.Item)
 	if err != nil {
 		return lifecycle.Origin{}, err
@@ -199,7 +199,7 @@ func (h *History) originIn(ctx context.Context, p part) (lifecycle.Origin, error
 // before returns the segments of a log that end with the commit of an origin, back to the first gap, and the one before that.
 // There are none if the archive does not have that commit. checksum is that of the commit, as the
 // commit after it names it; another checksum is an error.
-func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum uint64) (parts []part, gap archive.Item, err error) {
+func (h *Lineage) before(ctx context.Context, origin lifecycle.Origin, checksum uint64) (parts []part, gap archive.Item, err error) {
 	all, err := archive.Segments(ctx, h.store, origin.RealmID)
 	if err != nil {
 		return nil, gap, err
@@ -234,7 +234,7 @@ func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum 
 
 // measure sets the positions of a part, and the revision and checksum before it. It returns the
 // last commit of the part.
-func (h *History) measure(ctx context.Context, p *part) (last segment.Point, err error) {
+func (h *Lineage) measure(ctx context.Context, p *part) (last segment.Point, err error) {
 	h.mu.Lock()
 	info, known := h.measured[p.Name]
 	h.mu.Unlock()
@@ -266,7 +266,7 @@ func (h *History) measure(ctx context.Context, p *part) (last segment.Point, err
 }
 
 // Read is Log.Read, also for positions before the realm's log.
-func (h *History) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error) {
+func (h *Lineage) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error) {
 	parts, err := h.known(from)
 	if err != nil {
 		return 0, err
@@ -309,7 +309,7 @@ func (h *History) Read(ctx context.Context, from uint64, limit, maxBytes int, vi
 
 // damagedPart returns the error of a read of a part. It wraps eventlog.ErrCut if the part is passed over; then the parts are
 // found again.
-func (h *History) damagedPart(item archive.Item, err error) error {
+func (h *Lineage) damagedPart(item archive.Item, err error) error {
 	if !h.passes(err) {
 		return err
 	}
@@ -323,7 +323,7 @@ func (h *History) damagedPart(item archive.Item, err error) error {
 // known returns the parts that have the position from or later ones; none if the realm's own log
 // has them. If all parts begin later, the error is that of the last listing; if it succeeded, the
 // error wraps eventlog.ErrCut: what precedes the parts was pruned.
-func (h *History) known(from uint64) ([]part, error) {
+func (h *Lineage) known(from uint64) ([]part, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.IndexFunc(h.parts, func(p part) bool { return p.last >= from })
@@ -337,7 +337,7 @@ func (h *History) known(from uint64) ([]part, error) {
 }
 
 // Seek is Log.Seek, also for revisions before the realm's log.
-func (h *History) Seek(ctx context.Context, revision uint64) (position uint64, err error) {
+func (h *Lineage) Seek(ctx context.Context, revision uint64) (position uint64, err error) {
 	if _, _, err := h.Last(ctx); err != nil {
 		return 0, err
 	}
