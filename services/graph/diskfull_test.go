@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
@@ -297,4 +298,47 @@ func TestTooLittleRoomToVerify(t *testing.T) {
 	free.Store(1 << 40)
 	a.verified(id, revision-1, "more")
 	s.Stop()
+}
+
+// A realm that fails and is tried again in the same process reads messages again that are no commits. They are not
+// counted, logged and warned of again.
+func TestSkippedMessagesAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	n := newInstallation(t)
+	n.serve(t.TempDir(), nil).writing()
+	var full atomic.Bool
+	registry := prometheus.NewRegistry()
+	follower := n.serve(t.TempDir(), func(c *graph.Config) {
+		c.Registry, c.OutlastFullDisk, c.State.MemTableSize = registry, true, 64<<10
+		c.State.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
+				return &os.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
+			}
+			return nil
+		}))
+	})
+	c := n.application()
+	create(n.Ctx, t, c, "first")
+	a := newAttacker(n.Ctx, t, n)
+	a.attack(n.Ctx)
+	skipped := func() int { return int(metric(t, registry, "coppice_graph_log_skipped_total")) }
+	n.WaitFor("the messages to be skipped", func() bool { return skipped() == a.sent })
+
+	full.Store(true)
+	i := 0
+	n.WaitFor("the state of the follower to fail", func() bool {
+		o := configMap(fmt.Sprint("large-", i))
+		o.Spec = fmt.Appendf(nil, `{"data":%q}`, strings.Repeat(fmt.Sprint(i), 8<<10))
+		if _, err := c.Resource(configMaps, "a").Create(n.Ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		i++
+		err := follower.Ready()
+		return err != nil && strings.Contains(err.Error(), syscall.ENOSPC.Error())
+	})
+	full.Store(false)
+	n.WaitFor("the follower to have caught up", func() bool { return follower.Ready() == nil })
+	if got := skipped(); got != a.sent {
+		t.Errorf("%d messages were skipped, and %d are counted", a.sent, got)
+	}
 }

@@ -35,10 +35,9 @@ type withLog struct {
 	// logBegins.
 	begins atomic.Uint64
 	// end is the last position of the log that this replica has caught up with.
-	end   uint64
-	tail  *tail.Keeper
-	skips replay.Skips
-	loss  *writer.Loss // of commits of the log, until it is recorded; nil for none
+	end  uint64
+	tail *tail.Keeper
+	loss *writer.Loss // of commits of the log, until it is recorded; nil for none
 	// state is nil while there is none that can be used: until findState has found one, and while that replaces
 	// it.
 	state *state.State

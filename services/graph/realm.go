@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
@@ -38,6 +39,8 @@ type realm struct {
 	keys    *eventlog.Keys
 	metrics *metrics
 	warner  *warn.Warner
+	// skips counts messages that are no commits. It outlasts runs: the next one may read them again.
+	skips replay.Skips
 
 	// Shared with the other realms of the process.
 	member    *lease.Member

@@ -80,7 +80,10 @@ func (r *realm) emptied(namespace string) {
 // calls returns the number of calls in the stream.
 func (r *realm) calls() jetstream.StreamState {
 	r.TB.Helper()
-	js := r.JetStream(bus.LocalUser)
+	js, err := jetstream.New(r.Conn()) // a connection for each look would stay open until the end
+	if err != nil {
+		r.TB.Fatal(err)
+	}
 	stream, err := js.Stream(r.Ctx, bus.FinalizeStream(bus.DefaultRealm))
 	if err != nil {
 		r.TB.Fatal(err)

@@ -23,7 +23,7 @@ type goPackage struct {
 	imports map[string]string
 	// docs are the texts of the package comments by file.
 	docs map[string]string
-	// constants are the values of constants and variables that are one literal of a string.
+	// constants are the values of constants that are a string, or what is added to another one.
 	constants map[string]string
 }
 
@@ -122,7 +122,11 @@ func (p *goPackage) declared(d ast.Decl) (names []string) {
 					if i >= len(s.Values) {
 						continue
 					}
-					if l, ok := s.Values[i].(*ast.BasicLit); ok && l.Kind == token.STRING {
+					value := s.Values[i]
+					if sum, ok := value.(*ast.BinaryExpr); ok {
+						value = sum.Y // of Group + "/contents"
+					}
+					if l, ok := value.(*ast.BasicLit); ok && l.Kind == token.STRING {
 						p.constants[n.Name] = strings.Trim(l.Value, "\"`")
 					}
 				}
@@ -195,7 +199,9 @@ func (m *goModule) check(word string, paragraph []*goPackage) error {
 			return fmt.Errorf("no package that the paragraph names has such a file")
 		}
 	case filePath.MatchString(word):
-		if !exists(word) && !m.isValue(word) {
+		group, name, _ := strings.Cut(word, "/")
+		finalizer := group == "coppice.dev" && m.isValue("/"+name)
+		if !exists(word) && !finalizer {
 			return fmt.Errorf("there is no such file or directory")
 		}
 	case identifier.MatchString(word):
@@ -207,20 +213,15 @@ func (m *goModule) check(word string, paragraph []*goPackage) error {
 			return nil
 		}
 		return fmt.Errorf("no package of this name, and none that the paragraph names, declares it")
+	case !strings.Contains(word, " ") && strings.ContainsAny(word, "/()"), strings.Contains(word, ".go:"):
+		return fmt.Errorf("write a file as path/name.go, and a function of it as path/name.go: Name")
 	}
 	return nil
 }
 
-// isValue reports whether a word is the value of a constant, such as the name of a verb or finalizer.
+// isValue reports whether a word is the name of a verb or of a built-in finalizer.
 func (m *goModule) isValue(word string) bool {
-	for _, p := range m.packages {
-		for _, value := range p.constants {
-			if value == word {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.Contains(m.packages[busDir].values("Verb"), word) || slices.Contains(m.packages["internal/lifecycle"].values("Finalizer"), word)
 }
 
 // namedIn returns the packages that a paragraph names: by the path of a directory or file, or as the
@@ -295,7 +296,7 @@ func TestNamesThatDoNotExist(t *testing.T) {
 	}
 	for _, wrong := range []string{
 		"services/graph/realm.go: term.applied", "services/graph/none.go: term.applied", "delete.go", "Tx.Apply", "work.deleted",
-		"removesfinalizer", "command.Delete", "services/graph/sweeper", "Submitted",
+		"removesfinalizer", "default", "command.Delete", "services/graph/write.go:term.applied", "services/graph/write.go: term.applied()", "services/graph/none/", "services/graph/sweeper", "Submitted",
 	} {
 		if m.check(wrong, writer) == nil {
 			t.Errorf("`%s` is not noticed", wrong)

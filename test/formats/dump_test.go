@@ -94,6 +94,9 @@ func describe(t *testing.T, s *state.State, log []message) string {
 		snap.Nodes(k, "", state.NameCursor{}, describeNode)
 	}
 	slices.Sort(objects)
+	if totals.Objects != len(objects) { // a node without a name is not among those that a kind lists
+		t.Errorf("the state has %d nodes, and its kinds have %d objects", totals.Objects, len(objects))
+	}
 	b.WriteString("\n# kinds\n")
 	for _, k := range snap.Kinds().All() {
 		brake, count := snap.Brake(k)

@@ -56,8 +56,7 @@ func (f *file) golang(text []byte) error {
 				f.prose(line(n), kindHelp, value)
 				return true
 			case sentence:
-				f.prose(line(n), kindString, value)
-				return true
+				f.prose(line(n), kindString, value) // and below: a compound such as work-redrive is no sentence
 			}
 			for i, part := range strings.Split(value, "\n") {
 				f.add(f.inCode(f.path, line(n)+i, kindString, part, nil))

@@ -89,6 +89,7 @@ func TestPlaces(t *testing.T) {
 		{"directory", "crew/a.go", "package a\n", "0 file name: crew"},
 		{"package name", "a/a.go", "package judge\n", "1 package name: judge"},
 		{"error", "a/a.go", goFile(`var err = errors.New("it is unborn")`), "3 string: unborn"},
+		{"durable in a sentence", "a/a.go", goFile(`const d = "consumer work-redrive %s"`), "3 string: redrive"},
 		{"phrase in an error", "a/a.go", goFile(`var err = fmt.Errorf("%s: it is told", name)`), "3 string: is told"},
 		{"metric", "a/a.go", goFile(`const name = "coppice_graph_owed_rows"`), "3 string: owed"},
 		{"subject", "a/a.go", goFile(`const s = "coppice.default.work.evict"`), "3 string: evict"},

@@ -219,7 +219,7 @@ func (s *server) unreadable(err error) *lifecycle.Error {
 	}
 	return &lifecycle.Error{
 		Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
-		Message: fmt.Sprintf("realm %s: this process cannot read its state and stops; another process serves the realm: try again", s.Realm),
+		Message: fmt.Sprintf("realm %s: this process cannot read its state now; try again: this or another process serves the realm then", s.Realm),
 	}
 }
 
