@@ -130,7 +130,7 @@ func TestAdopt(t *testing.T) {
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	kinds, err := s.Client.Kinds(s.Ctx)
+	kinds, err := s.Kinds(s.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

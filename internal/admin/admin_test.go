@@ -39,7 +39,7 @@ func get(ctx context.Context, t *testing.T, s *admin.Server, path string) (int, 
 }
 
 // serve serves until stop is called, which returns what Run did.
-func serve(ctx context.Context, t *testing.T, address string, ready func() error, profiles bool) (s *admin.Server, stop func() error) {
+func serve(t *testing.T, address string, ready func() error, profiles bool) (s *admin.Server, stop func() error) {
 	t.Helper()
 	r := admin.NewRegistry()
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "coppice_test_total", Help: "A counter."})
@@ -61,7 +61,7 @@ func TestPages(t *testing.T) {
 	ctx := testkit.Context(t)
 	var waiting atomic.Bool
 	waiting.Store(true)
-	s, stop := serve(ctx, t, "127.0.0.1:0", func() error {
+	s, stop := serve(t, "127.0.0.1:0", func() error {
 		if waiting.Load() {
 			return errors.New("waiting for the work stream")
 		}
@@ -98,7 +98,7 @@ func TestPages(t *testing.T) {
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	s, _ := serve(ctx, t, "127.0.0.1:0", func() error { return nil }, true)
+	s, _ := serve(t, "127.0.0.1:0", func() error { return nil }, true)
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
 		if code, body := get(ctx, t, s, path); code != 200 || body == "" {
 			t.Errorf("%s: %d %q", path, code, body)
@@ -109,7 +109,7 @@ func TestProfiles(t *testing.T) {
 // Without a host it listens on the loopback interface, and nowhere else.
 func TestLoopback(t *testing.T) {
 	t.Parallel()
-	s, _ := serve(testkit.Context(t), t, ":0", func() error { return nil }, false)
+	s, _ := serve(t, ":0", func() error { return nil }, false)
 	if host, _, err := net.SplitHostPort(s.Address()); err != nil || host != "127.0.0.1" {
 		t.Errorf("listens on %s", s.Address())
 	}
@@ -117,7 +117,7 @@ func TestLoopback(t *testing.T) {
 
 func TestRefusedAddresses(t *testing.T) {
 	t.Parallel()
-	s, _ := serve(testkit.Context(t), t, "127.0.0.1:0", func() error { return nil }, false)
+	s, _ := serve(t, "127.0.0.1:0", func() error { return nil }, false)
 	for address, want := range map[string]string{
 		s.Address():  "choose another address with --http",
 		"8080":       `"8080" is not an address such as`,

@@ -181,7 +181,7 @@ func TestDiskFull(t *testing.T) {
 
 			s := n.serve(dir, nil).writing()
 			hasAll(n.Ctx, t, n.application(), names)
-			verified(n.Ctx, t, n)
+			verified(t, n)
 			s.Stop()
 		})
 	}
@@ -231,7 +231,7 @@ func hasAll(ctx context.Context, tb testing.TB, c *client.Client, names []string
 }
 
 // verified checks that the state is the fold of the log.
-func verified(ctx context.Context, tb testing.TB, n *installation) {
+func verified(tb testing.TB, n *installation) {
 	tb.Helper()
 	if v := n.verify(); v.GetDifference() != "" || v.GetSequence() == 0 {
 		tb.Errorf("the state is not the fold of the log: %v", v)
@@ -319,7 +319,7 @@ func TestSkippedMessagesAreCountedOnce(t *testing.T) {
 	})
 	c := n.application()
 	create(n.Ctx, t, c, "first")
-	a := newAttacker(n.Ctx, t, n)
+	a := newAttacker(t, n)
 	a.attack(n.Ctx)
 	skipped := func() int { return int(metric(t, registry, "coppice_graph_log_skipped_total")) }
 	n.WaitFor("the messages to be skipped", func() bool { return skipped() == a.sent })

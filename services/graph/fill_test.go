@@ -74,7 +74,7 @@ func TestHolesAreFilled(t *testing.T) {
 	a := newArchived(t)
 	names := []string{"a", "b", "c", "d", "e", "f"}
 	a.creates(names[:3]...)
-	newAttacker(a.Ctx, t, a.installation).publish(a.Ctx, []byte("no commit"))
+	newAttacker(t, a.installation).publish(a.Ctx, []byte("no commit"))
 	foreign := uint64(lastOf(t, a.JS()))
 	a.creates(names[3:]...)
 	a.segments()
@@ -216,7 +216,7 @@ func TestHoleBeforeForeignMessage(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	a.creates("a", "b", "c")
-	newAttacker(a.Ctx, t, a.installation).publish(a.Ctx, []byte("no commit"))
+	newAttacker(t, a.installation).publish(a.Ctx, []byte("no commit"))
 	foreign := uint64(lastOf(t, a.JS()))
 	a.creates("d", "e", "f")
 	a.segments()

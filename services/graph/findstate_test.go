@@ -340,7 +340,7 @@ func TestLossRecordedByAnother(t *testing.T) {
 	for _, config := range []func(*graph.Config){accepting(other), func(c *graph.Config) { c.Archive = a.store }} {
 		s = a.serve(other, config).writing()
 		a.has("later", "latest", "one")
-		verified(a.Ctx, t, a.installation)
+		verified(t, a.installation)
 		s.Stop()
 	}
 	losses := 0
@@ -367,7 +367,7 @@ func TestReadLogUpToGap(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	a.creates("one")
-	attacker := newAttacker(a.Ctx, t, a.installation)
+	attacker := newAttacker(t, a.installation)
 	attacker.publish(a.Ctx, []byte("no commit"))
 	log := a.log()
 	gap, _, err := log.Last(a.Ctx)

@@ -31,7 +31,7 @@ type attacker struct {
 	sent   int
 }
 
-func newAttacker(ctx context.Context, tb testing.TB, n *installation) *attacker {
+func newAttacker(tb testing.TB, n *installation) *attacker {
 	tb.Helper()
 	js := n.JS()
 	stream := n.Stream(bus.LogStream(realm))
@@ -112,7 +112,7 @@ func TestForeignMessages(t *testing.T) {
 	s := n.serve(dir, func(c *graph.Config) { c.Registry = registry }).writing()
 	follower := n.serve(standby, nil)
 	c := n.application()
-	a := newAttacker(n.Ctx, t, n)
+	a := newAttacker(t, n)
 	var names []string
 	for i := range 3 {
 		name := fmt.Sprint("n", i)
@@ -123,7 +123,7 @@ func TestForeignMessages(t *testing.T) {
 	create(n.Ctx, t, c, "n3")
 	names = append(names, "n3")
 	has(n.Ctx, t, c, names...)
-	verified(n.Ctx, t, n)
+	verified(t, n)
 	testkit.WaitFor(t, n.Ctx, fmt.Sprintf("%d messages to be skipped", a.sent), func() bool {
 		return int(metric(t, registry, "coppice_graph_log_skipped_total")) == a.sent
 	})
@@ -138,14 +138,14 @@ func TestForeignMessages(t *testing.T) {
 	a.attack(n.Ctx)
 	create(n.Ctx, t, c, "n4")
 	names = append(names, "n4")
-	verified(n.Ctx, t, n)
+	verified(t, n)
 	a.attack(n.Ctx) // also at the end of the log
 	follower.Stop()
 
 	for name, dir := range map[string]string{"of the standby": standby, "that was behind": dir, "made from the log": t.TempDir()} {
 		s := n.serve(dir, nil).writing()
 		has(n.Ctx, t, c, names...)
-		verified(n.Ctx, t, n)
+		verified(t, n)
 		s.Stop()
 		if t.Failed() {
 			t.Fatalf("with the state %s", name)
@@ -223,7 +223,7 @@ func TestForeignMessagesUnderLoad(t *testing.T) {
 	n := newInstallation(t)
 	s := n.serve(t.TempDir(), nil).writing()
 	c := n.as(bus.RoleApplication, client.WithTimeout(testkit.Timeout))
-	a := newAttacker(n.Ctx, t, n)
+	a := newAttacker(t, n)
 	create(n.Ctx, t, c, "first")
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -251,7 +251,7 @@ func TestForeignMessagesUnderLoad(t *testing.T) {
 	close(stop)
 	testkit.Receive(t, n.Ctx, "the end of the messages", ended)
 	has(n.Ctx, t, c, names...)
-	verified(n.Ctx, t, n)
+	verified(t, n)
 	s.Stop()
 }
 
@@ -285,7 +285,7 @@ func TestWrongSecret(t *testing.T) {
 	both := testkit.Secrets().Draw()
 	s := n.serve(dir, with(both)).writing()
 	n.create("two")
-	verified(n.Ctx, t, n)
+	verified(t, n)
 	s.Stop()
 	refuses(dir, testkit.Secrets())
 	refuses(t.TempDir(), testkit.Secrets())
@@ -300,7 +300,7 @@ func TestCommitOfAnotherRealm(t *testing.T) {
 	t.Parallel()
 	n := installationOn(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm, "other")})
 	s := n.serve(t.TempDir(), func(c *graph.Config) { c.Realms = []string{realm, "other"} }).writing()
-	a := newAttacker(n.Ctx, t, n)
+	a := newAttacker(t, n)
 	n.create("one")
 	other, err := a.js.Stream(n.Ctx, bus.LogStream("other"))
 	if err != nil {
@@ -313,6 +313,6 @@ func TestCommitOfAnotherRealm(t *testing.T) {
 	a.publish(n.Ctx, first.Data)
 	n.create("two")
 	n.has("one", "two")
-	verified(n.Ctx, t, n)
+	verified(t, n)
 	s.Stop()
 }

@@ -167,7 +167,7 @@ func copyLog(tb testing.TB, from, to *installation, last uint64) jetstream.Strea
 	if err != nil {
 		tb.Fatal(err)
 	}
-	a := newAttacker(ctx, tb, from)
+	a := newAttacker(tb, from)
 	for at := uint64(1); at <= last; at++ {
 		if _, err := js.Publish(ctx, bus.LogSubject(realm), a.message(ctx, at)); err != nil {
 			tb.Fatal(err)

@@ -269,7 +269,7 @@ func TestLostCommitsStayLost(t *testing.T) {
 	var lost [][]byte
 	run(t, server, dir, func(n *installation) {
 		ctx := testkit.Context(t)
-		a := newAttacker(ctx, t, n)
+		a := newAttacker(t, n)
 		from := a.last(ctx) + 1
 		creating(t, "two", "three")(n)
 		for at := from; at <= a.last(ctx); at++ {
@@ -282,13 +282,13 @@ func TestLostCommitsStayLost(t *testing.T) {
 	s := n.serve(dir, func(c *graph.Config) {
 		c.Secrets, c.AcceptLoss = testkit.Secrets().Draw(), map[string]uint64{realm: seen}
 	}).writing()
-	a := newAttacker(ctx, t, n)
+	a := newAttacker(t, n)
 	for _, m := range lost {
 		a.publish(ctx, m)
 	}
 	n.create("zero")
 	n.has("one", "zero")
-	verified(ctx, t, n)
+	verified(t, n)
 	events := realmEvents(ctx, t, n)
 	if len(events) != 2 || events[0].Type != "LossAccepted" || events[1].Type != "KeyChanged" || !strings.HasPrefix(events[1].Detail, "key 2, fingerprint ") {
 		t.Errorf("the log records %+v about the realm", events)
@@ -322,7 +322,7 @@ func lostAtTheirPositions(tb testing.TB, foreign int, secrets secret.Secrets) {
 	lost := map[uint64][]byte{} // by position
 	run(tb, server, dir, func(n *installation) {
 		ctx := testkit.Context(tb)
-		a := newAttacker(ctx, tb, n)
+		a := newAttacker(tb, n)
 		for range foreign {
 			a.publish(ctx, []byte("foreign"))
 		}
@@ -340,7 +340,7 @@ func lostAtTheirPositions(tb testing.TB, foreign int, secrets secret.Secrets) {
 	s := n.serve(dir, func(c *graph.Config) {
 		c.Secrets, c.AcceptLoss = secrets, map[string]uint64{realm: seen}
 	}).writing()
-	a, c := newAttacker(ctx, tb, n), n.application()
+	a, c := newAttacker(tb, n), n.application()
 	epoch := func() uint64 {
 		tb.Helper()
 		last := a.last(ctx)
@@ -402,7 +402,7 @@ func lostAtTheirPositions(tb testing.TB, foreign int, secrets secret.Secrets) {
 	if got := read("from a revision", client.FromRevision(o.GetMetadata().GetResourceVersion())); got != 3 {
 		tb.Errorf("%d commits are read from that of new-1 on, want 3", got)
 	}
-	verified(ctx, tb, n)
+	verified(tb, n)
 	if is := epoch(); is != before {
 		tb.Errorf("the epoch is %d, and was %d", is, before)
 	}

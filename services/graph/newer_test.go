@@ -57,7 +57,7 @@ func TestNewerCommit(t *testing.T) {
 	n := installationIn(t, server)
 	s := n.serve(dir, nil).writing()
 	n.create("two")
-	a := newAttacker(n.Ctx, t, n)
+	a := newAttacker(t, n)
 	s.Stop()
 	last := a.last(n.Ctx)
 	a.publish(n.Ctx, inFormat(t, a.message(n.Ctx, last), last, testkit.Secrets(), commitcodec.Format+1))

@@ -97,7 +97,7 @@ func (r *following) takeTurns(ctx context.Context, caughtUp func() error) error 
 		var skew *clock.SkewError
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the run was ended
 		case errors.Is(err, errRecorded):
 			return err
 		case errors.Is(err, errLeave):

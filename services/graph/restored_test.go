@@ -96,7 +96,7 @@ func restoredAs(tb testing.TB, server, dir string, behind func(*attacker), confi
 	tb.Helper()
 	n := installationIn(tb, copyOf(tb, server))
 	end := uint64(lastOf(tb, n.JS()))
-	behind(newAttacker(n.Ctx, tb, n))
+	behind(newAttacker(tb, n))
 	s := n.serve(dir, func(c *graph.Config) {
 		c.Restored = map[string]uint64{realm: end}
 		configure(c, end)

@@ -46,7 +46,7 @@ func malformedInLog(ctx context.Context, tb testing.TB, n *installation, dir, na
 	if err := errors.Join(snap.Err(), snap.Close(), s.Close()); err != nil || node == nil {
 		tb.Fatal(node, err)
 	}
-	a := newAttacker(ctx, tb, n)
+	a := newAttacker(tb, n)
 	last := a.last(ctx)
 	m := eventlog.Message{Sequence: last, Data: a.message(ctx, last)}
 	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(m)
@@ -128,7 +128,7 @@ func TestUnreadableObject(t *testing.T) {
 		t.Errorf("deletion of two: %v, %v", results, err)
 	}
 	create(n.Ctx, t, app, "another") // the writer still works
-	verified(n.Ctx, t, n)
+	verified(t, n)
 
 	if _, err := objects.DeleteUnreadable(n.Ctx, "bad", "a test"); !errors.Is(err, client.ErrForbidden) {
 		t.Errorf("an application deletes an unreadable object: %v", err)
@@ -165,7 +165,7 @@ func TestUnreadableObject(t *testing.T) {
 		events[0].Actor != bus.RoleOperator || events[0].Note != "a test" {
 		t.Errorf("the log has %+v", events)
 	}
-	verified(n.Ctx, t, n)
+	verified(t, n)
 	s.Stop()
 	rebuilt := n.serve(t.TempDir(), nil).writing()
 	has(n.Ctx, t, app, "another", "dependent", "good") // no processor runs that would collect the dependent
@@ -273,6 +273,6 @@ func TestUnreadableProtected(t *testing.T) {
 	if _, err := objects.DeleteUnreadable(n.Ctx, "bad", "a test"); err != nil {
 		t.Error(err)
 	}
-	verified(n.Ctx, t, n)
+	verified(t, n)
 	s.Stop()
 }
