@@ -280,7 +280,7 @@ func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 		}
 	}
 	first.Stop()
-	anew := server.serve(t.TempDir(), nil)
+	fresh := server.serve(t.TempDir(), nil)
 	asks := server.Conn(bus.RoleApplication)
 	at := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: bus.VerbResolve, Plural: "configmaps", Namespace: "a"}
 	for {
@@ -293,7 +293,7 @@ func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 			t.Fatalf("a replica that has not caught up answers %v", err)
 		}
 	}
-	anew.Stop()
+	fresh.Stop()
 }
 
 // instanceFile has the id of a directory, which is its id as a member too.
