@@ -52,10 +52,10 @@ func archiveLog(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	end := errors.New("the end")
 	if err := log.Follow(ctx, from, func(m eventlog.Message) error {
-		if err := w.Add(m.Sequence, m.Data); err != nil {
+		if err := w.Add(m.Position, m.Data); err != nil {
 			return err
 		}
-		if m.Sequence == last {
+		if m.Position == last {
 			return end
 		}
 		return nil

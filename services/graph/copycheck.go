@@ -43,7 +43,7 @@ const (
 // missed returns the number of messages that the most damaged copy lacks.
 func (c *copyCheck) missed() (count uint64) {
 	for _, d := range c.damaged {
-		count = max(count, d.Last+1-d.Sequence)
+		count = max(count, d.Last+1-d.Position)
 	}
 	return count
 }
@@ -76,12 +76,12 @@ func (c *copyCheck) step(ctx context.Context) *eventlog.BrokenError {
 		delete(c.ends, server)
 	}
 	if broken != nil {
-		if _, first, err := c.r.events.Last(ctx); err != nil || first > broken.Sequence {
+		if _, first, err := c.r.events.Last(ctx); err != nil || first > broken.Position {
 			return nil //nolint:nilerr // the messages were cut meanwhile, or NATS is not there: the copy is read again
 		}
 		broken = &eventlog.BrokenError{
-			Sequence: broken.Sequence, Last: max(broken.Last, broken.Sequence),
-			What: fmt.Sprintf("the copy of the NATS server %s lacks messages from there on, up to %d at least: %s", server, max(broken.Last, broken.Sequence), broken.What),
+			Position: broken.Position, Last: max(broken.Last, broken.Position),
+			What: fmt.Sprintf("the copy of the NATS server %s lacks messages from there on, up to %d at least: %s", server, max(broken.Last, broken.Position), broken.What),
 		}
 		c.damaged[server] = broken
 	} else {
@@ -117,7 +117,7 @@ func (e copyEnds) stuck(server string, at uint64, now time.Time) *eventlog.Broke
 		return nil
 	}
 	delete(e, server) // its copy may be made again
-	return &eventlog.BrokenError{Sequence: at + 1, Last: at + 1, What: fmt.Sprintf("for more than %v nothing behind sequence %d is delivered", copyStuck, at)}
+	return &eventlog.BrokenError{Position: at + 1, Last: at + 1, What: fmt.Sprintf("for more than %v nothing behind sequence %d is delivered", copyStuck, at)}
 }
 
 // open opens the copy of a server that was not read in this round, and reports whether one is

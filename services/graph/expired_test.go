@@ -122,7 +122,7 @@ func TestDeletedSegmentIsNamed(t *testing.T) {
 	for _, c := range all[6:9] {
 		found := uint64(0)
 		_, err := log.Read(ctx, c.Sequence, 1, 1<<20, func(m eventlog.Message) error {
-			found = m.Sequence
+			found = m.Position
 			return nil
 		})
 		sought, failed := log.Seek(ctx, c.GetFirstRevision())

@@ -136,7 +136,7 @@ func (r *withLog) appendLost(ctx context.Context) (before, end uint64, err error
 			foreign = fmt.Sprintf("commit %d of the archive does not continue commit %d of the log", h.Sequence, sequence)
 		}
 		if foreign != "" {
-			return &eventlog.BrokenError{Sequence: m.Sequence, What: foreign}
+			return &eventlog.BrokenError{Position: m.Position, What: foreign}
 		}
 		commit, err := m.Open(new([]byte))
 		if err != nil {
@@ -145,7 +145,7 @@ func (r *withLog) appendLost(ctx context.Context) (before, end uint64, err error
 		if err := r.events.Restore(ctx, m); err != nil {
 			return err
 		}
-		end, sequence, checksum = m.Sequence, h.Sequence, eventlog.Checksum(commit)
+		end, sequence, checksum = m.Position, h.Sequence, eventlog.Checksum(commit)
 		return nil
 	})
 	return before, end, err

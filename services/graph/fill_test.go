@@ -244,7 +244,7 @@ func (a *archived) commits() (all string) {
 	a.Helper()
 	err := a.log().Follow(a.Ctx, 1, func(m eventlog.Message) error {
 		if h, foreign := a.log().Keys().Check(m); foreign == "" {
-			all += fmt.Sprintf("%d@%d ", h.Sequence, m.Sequence)
+			all += fmt.Sprintf("%d@%d ", h.Sequence, m.Position)
 		}
 		if m.Pending == 0 {
 			return errors.ErrUnsupported

@@ -69,7 +69,7 @@ func (a *attacker) last(ctx context.Context) uint64 {
 // derived from another secret.
 func (a *attacker) forged(ctx context.Context, after uint64) []byte {
 	a.Helper()
-	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(eventlog.Message{Sequence: after, Data: a.message(ctx, after)})
+	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(eventlog.Message{Position: after, Data: a.message(ctx, after)})
 	if foreign != "" {
 		a.Fatal(foreign)
 	}

@@ -55,7 +55,7 @@ func TestCommitsThatAreNowhere(t *testing.T) {
 	a.truncate(2)
 	log := archivedlog.New(a.Ctx, a.log(), a.store, [16]byte{})
 	var broken *eventlog.BrokenError
-	if err := log.Follow(a.Ctx, 1, func(eventlog.Message) error { return nil }); !errors.As(err, &broken) || broken.Sequence != 1 {
+	if err := log.Follow(a.Ctx, 1, func(eventlog.Message) error { return nil }); !errors.As(err, &broken) || broken.Position != 1 {
 		t.Errorf("from the beginning: %v", err)
 	}
 	if err := replay.CheckTail(a.Ctx, tail.Of(checkpoint(t, behind)), log, realm, behind, false); err != nil {

@@ -116,14 +116,14 @@ func (a *archived) segments() {
 					return err
 				}
 			}
-			if err := w.Add(m.Sequence, m.Data); err != nil {
+			if err := w.Add(m.Position, m.Data); err != nil {
 				return err
 			}
 			if h.Sequence%3 == 0 {
 				put()
 			}
 		}
-		if m.Sequence == last {
+		if m.Position == last {
 			return end
 		}
 		return nil

@@ -107,7 +107,7 @@ func (r *withLog) checkExtent(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.accepts(max(damage.Sequence, damage.Last)) {
+	if r.accepts(max(damage.Position, damage.Last)) {
 		r.log.Error("continuing with a log that lacks messages, because of --accept-loss; the state cannot be rebuilt from this log", "error", damage)
 		return nil
 	}
@@ -125,7 +125,7 @@ func (r *withLog) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) 
 	} else {
 		restore = "name another archive of the realm with --archive, if it has one, since " + r.archive.String() + " does not have them; otherwise " + restore
 	}
-	lost := max(damage.Sequence, damage.Last)
+	lost := max(damage.Position, damage.Last)
 	if at := r.folded(); at == 0 || at < lost && lost < extent.Last { // what follows the gap cannot be folded into it
 		return fmt.Errorf("realm %s: %w. To cure it: %s. The state in %s does not have these commits either; start a graph service of the realm whose state has them, if there is one", r.name, damage, restore, r.dir())
 	}
@@ -241,7 +241,7 @@ func (c *logCheck) check(ctx context.Context) error {
 // and no operator has accepted that.
 func (r *following) lostNewest(extent *eventlog.Extent, begins, at uint64) bool {
 	damage := extent.Damage(begins)
-	return damage != nil && extent.First > at && begins <= at && !r.accepts(max(damage.Sequence, damage.Last))
+	return damage != nil && extent.First > at && begins <= at && !r.accepts(max(damage.Position, damage.Last))
 }
 
 // checkNewest is called before this process appends. It returns an error if the stream has lost the newest
@@ -310,10 +310,10 @@ func (c *logCheck) step(ctx context.Context) {
 	done, err := c.scrub.Step(short, c.r.state.Checkpoint().GetPosition())
 	var broken *eventlog.BrokenError
 	if errors.As(err, &broken) {
-		if _, first, err := c.r.events.Last(short); err != nil || first > max(broken.Sequence, broken.Last) {
+		if _, first, err := c.r.events.Last(short); err != nil || first > max(broken.Position, broken.Last) {
 			return // the messages were cut meanwhile: check moves the scrub on
 		}
-		c.found = max(broken.Last, broken.Sequence) + 1 - broken.Sequence
+		c.found = max(broken.Last, broken.Position) + 1 - broken.Position
 		c.report("", broken, adviceLog)
 	}
 	if done {

@@ -344,7 +344,7 @@ func lostAtTheirPositions(tb testing.TB, foreign int, secrets secret.Secrets) {
 	epoch := func() uint64 {
 		tb.Helper()
 		last := a.last(ctx)
-		h, foreign := eventlog.NewKeys(secrets, realm).Check(eventlog.Message{Sequence: last, Data: a.message(ctx, last)})
+		h, foreign := eventlog.NewKeys(secrets, realm).Check(eventlog.Message{Position: last, Data: a.message(ctx, last)})
 		if foreign != "" {
 			tb.Fatal(foreign)
 		}

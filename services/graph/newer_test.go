@@ -21,7 +21,7 @@ import (
 // log format. It is for the position behind that of the commit.
 func inFormat(tb testing.TB, message []byte, at uint64, secrets secret.Secrets, format byte) []byte {
 	tb.Helper()
-	m := eventlog.Message{Sequence: at, Data: message}
+	m := eventlog.Message{Position: at, Data: message}
 	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(m)
 	if foreign != "" {
 		tb.Fatal(foreign)

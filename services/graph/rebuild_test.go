@@ -52,7 +52,7 @@ func TestRebuildFromDamagedLog(t *testing.T) {
 
 	_, err = replay.Rebuild(ctx, other.Conn(), realm, dir, testkit.Secrets())
 	var broken *eventlog.BrokenError
-	if !errors.As(err, &broken) || broken.Sequence != hole {
+	if !errors.As(err, &broken) || broken.Position != hole {
 		t.Fatalf("a log without the commit %d: %v", hole, err)
 	}
 	if got := checkpoint(t, dir); got.GetChecksum() != before.GetChecksum() || got.GetSequence() != before.GetSequence() {

@@ -300,7 +300,7 @@ func TestScrubOfHoleAtEnd(t *testing.T) {
 			}
 			return errors.As(err, &broken)
 		})
-		if broken.Sequence != 4 || broken.Last != 4 {
+		if broken.Position != 4 || broken.Last != 4 {
 			t.Errorf("of a copy: %t: %v, want message 4 missing", ofCopy, broken)
 		}
 	}

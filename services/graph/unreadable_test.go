@@ -48,7 +48,7 @@ func malformedInLog(ctx context.Context, tb testing.TB, n *installation, dir, na
 	}
 	a := newAttacker(tb, n)
 	last := a.last(ctx)
-	m := eventlog.Message{Sequence: last, Data: a.message(ctx, last)}
+	m := eventlog.Message{Position: last, Data: a.message(ctx, last)}
 	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(m)
 	commit, err := m.Open(new([]byte))
 	if foreign != "" || err != nil {

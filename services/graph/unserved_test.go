@@ -210,7 +210,7 @@ func TestStuckCopy(t *testing.T) {
 		{"c", 3, time.Hour, true}, // it is read from its beginning each time, which may take long
 	} {
 		damage := ends.stuck(step.server, step.at, begun.Add(step.after))
-		if (damage != nil) != step.stuck || step.stuck && damage.Sequence != step.at+1 {
+		if (damage != nil) != step.stuck || step.stuck && damage.Position != step.at+1 {
 			t.Errorf("%s at %d after %v: %v, want damage: %t", step.server, step.at, step.after, damage, step.stuck)
 		}
 	}

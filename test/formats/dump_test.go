@@ -37,7 +37,7 @@ func messages(t *testing.T, file []byte) (list []message) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := eventlog.Message{Sequence: c.Position, Data: c.Message}.Open(new([]byte))
+		content, err := eventlog.Message{Position: c.Position, Data: c.Message}.Open(new([]byte))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -121,7 +121,7 @@ func (b Replay) pass(ctx context.Context, nc *nats.Conn, d *Deployment, r *Resul
 		if err == nil {
 			err = visit(commit)
 		}
-		if err != nil || m.Sequence < last {
+		if err != nil || m.Position < last {
 			return err
 		}
 		return end

@@ -62,7 +62,7 @@ func (l *madeLog) Read(ctx context.Context, from uint64, limit, maxBytes int, vi
 	for ; at <= l.last && at < from+uint64(limit) && bytes < maxBytes; at++ {
 		data := l.message(at)
 		bytes += len(data)
-		if err := visit(eventlog.Message{Sequence: at, Data: data, Pending: l.last - at}); err != nil {
+		if err := visit(eventlog.Message{Position: at, Data: data, Pending: l.last - at}); err != nil {
 			return 0, err
 		}
 	}

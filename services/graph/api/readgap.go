@@ -65,10 +65,10 @@ func (r *logReading) lookChunk(ctx context.Context, from *uint64, until uint64) 
 	}
 	defer leave()
 	_, err = r.s.r.Log.Read(ctx, *from, logChunk, maxStreamed, func(m eventlog.Message) error {
-		if m.Sequence >= until {
+		if m.Position >= until {
 			return errEnough
 		}
-		*from = m.Sequence + 1
+		*from = m.Position + 1
 		_, err := r.skips(ctx, m)
 		return err
 	})
@@ -98,7 +98,7 @@ func (r *logReading) expired(ctx context.Context, readable *eventlog.Readable, r
 				from++
 			}
 		}
-		return missing(readable.OlderSequence+1, from, m.Sequence, &h)
+		return missing(readable.OlderSequence+1, from, m.Position, &h)
 	})
 	switch {
 	case errors.Is(err, errEnough):
@@ -115,7 +115,7 @@ func (r *logReading) gap(ctx context.Context, position uint64, h *eventlog.Heade
 	if r.sequence > 0 {
 		revision = 0
 		_, err := r.s.r.Log.Read(ctx, r.position, 1, maxStreamed, func(m eventlog.Message) error {
-			if m.Sequence != r.position { // it is gone since
+			if m.Position != r.position { // it is gone since
 				return errEnough
 			}
 			commit, err := m.Open(new([]byte))

@@ -296,7 +296,7 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 }
 
 func (r *logReading) visit(ctx context.Context, m eventlog.Message) error {
-	if r.ToSequence != 0 && m.Sequence > r.ToSequence {
+	if r.ToSequence != 0 && m.Position > r.ToSequence {
 		if r.next <= r.ToSequence { // the log may have lost the rest of the range
 			if _, err := r.skips(ctx, m); err != nil {
 				return err
@@ -309,8 +309,8 @@ func (r *logReading) visit(ctx context.Context, m eventlog.Message) error {
 	if err != nil {
 		return err
 	}
-	r.next = m.Sequence + 1
-	r.last = max(r.last, m.Sequence)
+	r.next = m.Position + 1
+	r.last = max(r.last, m.Position)
 	if entry == nil {
 		return nil
 	}
@@ -338,7 +338,7 @@ func (r *logReading) visit(ctx context.Context, m eventlog.Message) error {
 // entry returns the entry to send for a message, nil to leave it out. A message that is no
 // commit of the realm, or that graph services skip for another reason, is never left out.
 func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev1.LogEntry, err error) {
-	e = &coppicev1.LogEntry{Sequence: m.Sequence, Stored: m.Data}
+	e = &coppicev1.LogEntry{Sequence: m.Position, Stored: m.Data}
 	if e.Unreadable, err = r.skips(ctx, m); e.GetUnreadable() != "" || err != nil {
 		return e, err
 	}
@@ -362,7 +362,7 @@ func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev
 // skips returns why graph services skip a message, "" if they do not. The error is that of gap if commits are
 // missing before it.
 func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string, err error) {
-	r.missed, r.reached = r.missed || m.Sequence > r.reached+1, m.Sequence
+	r.missed, r.reached = r.missed || m.Position > r.reached+1, m.Position
 	h, foreign := r.s.r.Log.Keys().Check(m)
 	if foreign != "" {
 		return foreign, nil
@@ -373,10 +373,10 @@ func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string,
 	if h.Sequence <= r.sequence {
 		return fmt.Sprintf("it is commit %d of the realm, of which commit %d is there already", h.Sequence, r.sequence), nil
 	}
-	if r.missed && m.Sequence >= r.next && h.Sequence > r.sequence+1 && (r.sequence > 0 || r.first <= 1) {
-		return "", r.gap(ctx, m.Sequence, &h)
+	if r.missed && m.Position >= r.next && h.Sequence > r.sequence+1 && (r.sequence > 0 || r.first <= 1) {
+		return "", r.gap(ctx, m.Position, &h)
 	}
-	r.sequence, r.position, r.missed = h.Sequence, m.Sequence, false
+	r.sequence, r.position, r.missed = h.Sequence, m.Position, false
 	return "", nil
 }
 

@@ -215,21 +215,21 @@ func (w *work) first(ctx context.Context, from uint64) (h eventlog.Header, posit
 	for at := from; at <= w.c.State.Checkpoint().GetPosition(); {
 		before := at
 		_, err := w.c.Log.Read(ctx, at, readMessages, readBytes, func(m eventlog.Message) error {
-			if m.Sequence > at && w.c.Log.MaxLag() > 0 {
-				lacks, position, err := w.c.Log.Undelivered(ctx, at, m.Sequence)
+			if m.Position > at && w.c.Log.MaxLag() > 0 {
+				lacks, position, err := w.c.Log.Undelivered(ctx, at, m.Position)
 				if err == nil && position > 0 {
-					err = fmt.Errorf("log of realm %s: the NATS server that answers lacks sequences from %d up to %d, and the leader of the stream has commit %d; nothing is cut", w.c.Realm, at, m.Sequence-1, lacks.Sequence)
+					err = fmt.Errorf("log of realm %s: the NATS server that answers lacks sequences from %d up to %d, and the leader of the stream has commit %d; nothing is cut", w.c.Realm, at, m.Position-1, lacks.Sequence)
 				}
 				if err != nil {
 					return err
 				}
 			}
-			at = m.Sequence + 1
+			at = m.Position + 1
 			found, foreign := w.c.Log.Keys().Check(m)
 			if foreign != "" || found.RealmID != w.realm {
 				return nil
 			}
-			h, position = found, m.Sequence
+			h, position = found, m.Position
 			return errEnough
 		})
 		switch {

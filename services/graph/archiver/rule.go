@@ -68,6 +68,6 @@ func (p Place) Follows(next eventlog.Header, position uint64, lost bool) error {
 	case lost && next.Sequence > p.End.Sequence+1:
 		return fmt.Errorf("commit %d: %w; nothing is cut", p.End.Sequence+1, eventlog.ErrNotFound)
 	}
-	return &eventlog.BrokenError{Sequence: position, What: fmt.Sprintf("it is commit %d and names the checksum %016x, after commit %d with %016x; nothing is cut",
+	return &eventlog.BrokenError{Position: position, What: fmt.Sprintf("it is commit %d and names the checksum %016x, after commit %d with %016x; nothing is cut",
 		next.Sequence, next.Previous, p.End.Sequence, p.End.Checksum)}
 }

@@ -133,7 +133,7 @@ func (w *work) read(ctx context.Context, last uint64, most int64) error {
 		if err := w.pace(ctx, len(m.Data)); err != nil {
 			return err
 		}
-		s.at = m.Sequence
+		s.at = m.Position
 		return s.add(w.c.Log.Keys(), m)
 	})
 	switch {
@@ -156,17 +156,17 @@ func (s *spool) add(keys *eventlog.Keys, m eventlog.Message) error {
 	}
 	commit, err := m.Open(&s.room)
 	if err != nil {
-		return &eventlog.BrokenError{Sequence: m.Sequence, Last: m.Sequence, What: err.Error()}
+		return &eventlog.BrokenError{Position: m.Position, Last: m.Position, What: err.Error()}
 	}
 	newKey, err := eventlog.NewKeyOf(commit)
 	if err != nil {
-		return &eventlog.BrokenError{Sequence: m.Sequence, Last: m.Sequence, What: err.Error()}
+		return &eventlog.BrokenError{Position: m.Position, Last: m.Position, What: err.Error()}
 	}
-	if err := s.chain.Follow(m.Sequence, &h, newKey, eventlog.Checksum(commit)); err != nil {
+	if err := s.chain.Follow(m.Position, &h, newKey, eventlog.Checksum(commit)); err != nil {
 		return err
 	}
 	s.bytes += int64(len(m.Data))
-	if err := s.w.Add(m.Sequence, m.Data); !errors.Is(err, segment.ErrFull) {
+	if err := s.w.Add(m.Position, m.Data); !errors.Is(err, segment.ErrFull) {
 		return err
 	}
 	return errors.New("the segment is full")

@@ -80,7 +80,7 @@ func (b *batch) eachNode(d *writer.OpenCommit, act func(*lifecycle.Node) (fits b
 	return true
 }
 
-// ReplyInLog implements writer.Work: the command has no id, so that no reply is kept.
+// ReplyInLog implements writer.Work: the command has no id, so that no reply is stored.
 func (*batch) ReplyInLog() bool { return true }
 
 // Propose is a processor's proposal.

@@ -38,7 +38,7 @@ func (u *Unblock) Reply(d *writer.OpenCommit) proto.Message {
 	return &u.reply
 }
 
-// ReplyInLog implements writer.Work: the command has no id, so that no reply is kept.
+// ReplyInLog implements writer.Work: the command has no id, so that no reply is stored.
 func (*Unblock) ReplyInLog() bool { return true }
 
 // NewReply implements writer.Work.
@@ -74,7 +74,7 @@ func (c *CollectCycle) Reply(d *writer.OpenCommit) proto.Message {
 	return &c.reply
 }
 
-// ReplyInLog implements writer.Work: the command has no id, so that no reply is kept.
+// ReplyInLog implements writer.Work: the command has no id, so that no reply is stored.
 func (*CollectCycle) ReplyInLog() bool { return true }
 
 // NewReply implements writer.Work.

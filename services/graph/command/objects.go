@@ -68,7 +68,7 @@ func (o *Objects) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error)
 		return true, lifecycle.ErrUnknownKind(o.Resource)
 	}
 	if o.Check != nil {
-		if !d.First() {
+		if !d.Alone() {
 			return false, nil
 		}
 		if err := o.Check(d); err != nil {
@@ -89,7 +89,7 @@ func (o *Objects) Do(d *writer.OpenCommit) (finished bool, err *lifecycle.Error)
 		o.replyInLog = !o.DryRun
 	}
 	o.added = false
-	// Results that no earlier part has recorded are kept with this one.
+	// The results that no earlier part has recorded are stored with this one.
 	if finished = d.Reserve(o.size - o.logged); finished {
 		finished, err = o.each(d, at)
 	}
@@ -144,21 +144,21 @@ func (o *Objects) each(d *writer.OpenCommit, at lifecycle.Key) (finished bool, e
 			continue
 		}
 		replyInLog := inLog(out)
-		kept := 0
+		replySize := 0
 		if len(out.Events) == 0 { // the result is known; estimates of many may add up to more than a commit has
-			_, kept = o.fit(d, o.result(out, state.Change{}))
+			_, replySize = o.fit(d, o.result(out, state.Change{}))
 		} else {
 			if o.Count > 1 || !replyInLog {
-				kept = o.resultSize(out)
+				replySize = o.resultSize(out)
 			}
 			if o.Count > 1 {
-				kept = min(kept, o.room(d))
+				replySize = min(replySize, o.room(d))
 			}
 			for _, w := range out.Warnings {
-				kept += len(w) + 16
+				replySize += len(w) + 16
 			}
 		}
-		change, ok := d.Add(out.Events, kept)
+		change, ok := d.Add(out.Events, replySize)
 		if !ok {
 			if !o.Atomic && !o.DryRun && d.Empty() && len(o.results) == begin {
 				return true, o.tooLarge(at)

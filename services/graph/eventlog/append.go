@@ -167,7 +167,7 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	look := func(m Message) error {
 		switch h, foreign := a.l.keys.Check(m); {
 		case foreign != "" || before.Skips(&h) != "":
-			end, skipped = m.Sequence, skipped || foreign == ""
+			end, skipped = m.Position, skipped || foreign == ""
 			return nil
 		case h.ID == a.id:
 			return errFound
@@ -199,7 +199,7 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 // before returns the chain that the commit continues; a zero one for the first commit of a realm, which any
 // other commit precedes.
 func (a *appending) before() Chain {
-	h, _ := a.l.keys.Check(Message{Sequence: a.expected + 1, Data: a.message})
+	h, _ := a.l.keys.Check(Message{Position: a.expected + 1, Data: a.message})
 	if h.Sequence <= 1 || a.l.begun {
 		return Chain{}
 	}
@@ -250,10 +250,10 @@ func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
 	case errors.Is(err, ErrGone):
 		return err
 	case err == nil && last < expected && long:
-		return &BrokenError{Sequence: expected, What: fmt.Sprintf("it was there, and now the log ends at %d", last)}
+		return &BrokenError{Position: expected, What: fmt.Sprintf("it was there, and now the log ends at %d", last)}
 	case err == nil && last >= expected && l.had(expected):
 		if _, err := l.Message(ctx, expected); errors.Is(err, ErrNotFound) {
-			return &BrokenError{Sequence: expected, What: "it was there, and now the stream has no message at this sequence, as after a purge"}
+			return &BrokenError{Position: expected, What: "it was there, and now the stream has no message at this sequence, as after a purge"}
 		}
 	}
 	return nil
@@ -333,11 +333,11 @@ func (l *Log) acknowledgement(ctx context.Context, expected uint64) error {
 	}
 }
 
-// acknowledged returns nil if an acknowledgement names the sequence of the message.
-func acknowledged(m *nats.Msg, sequence uint64) error {
+// acknowledged returns nil if an acknowledgement names the position of the message.
+func acknowledged(m *nats.Msg, position uint64) error {
 	if at := gjson.GetBytes(m.Data, "seq").Uint(); at != 0 {
-		if at != sequence {
-			return fmt.Errorf("stored at sequence %d, expected %d", at, sequence)
+		if at != position {
+			return fmt.Errorf("stored at sequence %d, expected %d", at, position)
 		}
 		return nil
 	}

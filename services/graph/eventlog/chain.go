@@ -47,13 +47,13 @@ func ChainBefore(h *Header) Chain {
 // BrokenError is returned if the log is not continuous: a message is missing, or a commit
 // contradicts the commits before it. Waiting does not help.
 type BrokenError struct {
-	Sequence uint64 // in the stream, of the message that does not fit
+	Position uint64 // in the stream, of the message that does not fit
 	Last     uint64 // of the messages that are missing, if it is known; otherwise zero
 	What     string
 }
 
 func (e *BrokenError) Error() string {
-	return fmt.Sprintf("the log is broken at sequence %d: %s", e.Sequence, e.What)
+	return fmt.Sprintf("the log is broken at sequence %d: %s", e.Position, e.What)
 }
 
 // Skips returns why a commit that passed Keys.Check is skipped, or "" if it must continue
@@ -89,7 +89,7 @@ func (chain *Chain) Adopt(h *Header, origin lifecycle.Origin) {
 // the commit changes to, zero for none.
 func (chain *Chain) Follow(position uint64, h *Header, newKey KeyID, checksum uint64) error {
 	broken := func(format string, args ...any) error {
-		return &BrokenError{Sequence: position, What: fmt.Sprintf(format, args...)}
+		return &BrokenError{Position: position, What: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case h.Sequence != chain.Sequence+1:
@@ -117,7 +117,7 @@ func (chain *Chain) Follow(position uint64, h *Header, newKey KeyID, checksum ui
 // commit that records the loss of commits may leave out revisions: see Leaps.
 func (chain *Chain) Next(position uint64, commit []byte, c *Decoded) error {
 	if c.FirstRevision != chain.Revision+1 && !chain.Leaps(&c.Header) {
-		return &BrokenError{Sequence: position, What: fmt.Sprintf("its first revision is %d, after %d", c.FirstRevision, chain.Revision)}
+		return &BrokenError{Position: position, What: fmt.Sprintf("its first revision is %d, after %d", c.FirstRevision, chain.Revision)}
 	}
 	return chain.Follow(position, &c.Header, c.NewKey, Checksum(commit))
 }

@@ -12,7 +12,7 @@ import (
 
 // Extent is what the stream of a log has, according to the NATS server that leads it.
 type Extent struct {
-	First, Last uint64 // sequences; First is Last+1 if there is no message
+	First, Last uint64 // positions; First is Last+1 if there is no message
 	FirstTime   time.Time
 	Messages    uint64
 	Bytes       uint64
@@ -20,7 +20,7 @@ type Extent struct {
 	// Current are the names of the servers that have all messages, as NATS believes, Server among them; nil
 	// if there is one copy.
 	Current []string
-	// Missing are the sequences between First and Last without a message that the server names, at most
+	// Missing are the positions between First and Last without a message that the server names, at most
 	// maxMissing of them, in order, and LastMissing is the last one. Gaps is the number of all; AllNamed says
 	// that the server names all.
 	Missing     []uint64
@@ -29,7 +29,7 @@ type Extent struct {
 	AllNamed    bool
 }
 
-// maxMissing is the maximum number of missing sequences that an Extent names.
+// maxMissing is the maximum number of missing positions that an Extent names.
 const maxMissing = 1000
 
 // Extent returns what the stream has now. The error is ErrGone if it is not the stream that
@@ -81,7 +81,7 @@ func current(c *jetstream.ClusterInfo) (names []string) {
 }
 
 // Missed returns the number of messages that the stream lacks of those that it must have:
-// those from the sequence begins up to its end.
+// those from the position begins up to its end.
 func (e *Extent) Missed(begins uint64) uint64 {
 	if e.Last > 0 && e.First > begins {
 		return e.Gaps + e.First - begins
@@ -90,7 +90,7 @@ func (e *Extent) Missed(begins uint64) uint64 {
 }
 
 // Damage returns a BrokenError if the stream lacks messages that it must have: those from
-// the sequence begins up to its end. It returns nil for an empty stream.
+// the position begins up to its end. It returns nil for an empty stream.
 func (e *Extent) Damage(begins uint64) *BrokenError {
 	count := e.Missed(begins)
 	if count == 0 {
@@ -108,9 +108,9 @@ func (e *Extent) Damage(begins uint64) *BrokenError {
 		where = " on the NATS server " + e.Server
 	}
 	if last == 0 {
-		return &BrokenError{Sequence: e.First, What: fmt.Sprintf("%d messages from sequence %d to %d are missing%s", count, e.First, e.Last, where)}
+		return &BrokenError{Position: e.First, What: fmt.Sprintf("%d messages from sequence %d to %d are missing%s", count, e.First, e.Last, where)}
 	}
-	return &BrokenError{Sequence: at, Last: last, What: fmt.Sprintf("%d messages from sequence %d to %d are missing%s", count, at, last, where)}
+	return &BrokenError{Position: at, Last: last, What: fmt.Sprintf("%d messages from sequence %d to %d are missing%s", count, at, last, where)}
 }
 
 // info returns the information about the stream that was opened, and otherwise ErrGone.

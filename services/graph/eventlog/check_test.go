@@ -58,17 +58,17 @@ func TestExtent(t *testing.T) {
 		}
 	}
 	e := extent(1, 7, 2, 3, 5)
-	if d := e.Damage(1); d == nil || d.Sequence != 3 || d.Last != 5 {
+	if d := e.Damage(1); d == nil || d.Position != 3 || d.Last != 5 {
 		t.Errorf("3 and 5 are missing: %+v", d)
 	}
 	if err := stream.DeleteMsg(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	e = extent(2, 7, 3, 3, 5)
-	if d := e.Damage(1); d == nil || d.Sequence != 1 || d.Last != 5 {
+	if d := e.Damage(1); d == nil || d.Position != 1 || d.Last != 5 {
 		t.Errorf("1, 3 and 5 are missing: %+v", d)
 	}
-	if d := e.Damage(2); d == nil || d.Sequence != 3 || e.Missed(2) != 2 {
+	if d := e.Damage(2); d == nil || d.Position != 3 || e.Missed(2) != 2 {
 		t.Errorf("from 2 on, 3 and 5 are missing: %+v", d)
 	}
 }

@@ -120,7 +120,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		if opened, err := envelope.Open(message); err != nil || !bytes.Equal(opened, enc) {
 			t.Fatalf("of %d bytes %d came out of the envelope, %v", len(enc), len(opened), err)
 		}
-		if got, foreign := keys.Check(eventlog.Message{Sequence: 11, Data: message}); got != h || foreign != "" {
+		if got, foreign := keys.Check(eventlog.Message{Position: 11, Data: message}); got != h || foreign != "" {
 			t.Fatalf("the message has header %+v, and %q", got, foreign)
 		}
 		c, err := eventlog.Decode(enc)

@@ -40,7 +40,7 @@ func (l *Log) Servers(ctx context.Context) (names, offline []string, err error) 
 	return names, offline, nil
 }
 
-// OpenCopy opens the copy of one server, which NATS chooses, to read it from a sequence on. The
+// OpenCopy opens the copy of one server, which NATS chooses, to read it from a position on. The
 // caller must close it. The copy is read through a consumer without replicas, which is on one of
 // the servers with a copy, delivers what that server has, and ends when that server does.
 func (l *Log) OpenCopy(ctx context.Context, from uint64) (*Copy, error) {
@@ -69,7 +69,7 @@ const (
 	copyBytes = 16 << 20
 )
 
-// Read calls visit for the next messages of the copy, up to 16 MiB of them. last is the sequence
+// Read calls visit for the next messages of the copy, up to 16 MiB of them. last is the position
 // of the last message that was visited, and known that of the last message of the log. Read
 // returns the error of visit. If the server has repeatedly delivered nothing, the error is a
 // BrokenError if the server has more messages, and otherwise wraps ErrBehind. Any other error
@@ -95,7 +95,7 @@ func (c *Copy) Read(ctx context.Context, last, known uint64, visit func(Message)
 			continue // the rest of the batch is only counted
 		}
 		read = true
-		err = visit(Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending})
+		err = visit(Message{Position: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending})
 	}
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (c *Copy) Read(ctx context.Context, last, known uint64, visit func(Message)
 	case info.NumPending == 0:
 		return fmt.Errorf("log of realm %s: the copy of NATS server %s ends at sequence %d: %w", c.log.realm, c.Server, last, ErrBehind)
 	}
-	return &BrokenError{Sequence: last + 1, Last: last + 1, What: "it is not delivered"}
+	return &BrokenError{Position: last + 1, Last: last + 1, What: "it is not delivered"}
 }
 
 // arrived returns an error if the server has delivered more messages than have arrived.

@@ -34,10 +34,10 @@ func TestCopyDeliveredInVain(t *testing.T) {
 			b.steal(t, lost)
 			for last, err = 0, nil; err == nil && last < commits; {
 				err = c.Read(b.Ctx, last, commits, func(m eventlog.Message) error {
-					if m.Sequence != last+1 {
-						return &eventlog.BrokenError{Sequence: last + 1}
+					if m.Position != last+1 {
+						return &eventlog.BrokenError{Position: last + 1}
 					}
-					last = m.Sequence
+					last = m.Position
 					return nil
 				})
 			}
@@ -60,10 +60,10 @@ func TestCopyReadInPart(t *testing.T) {
 	}
 	enough, last := errors.New("enough"), uint64(0)
 	visit := func(m eventlog.Message) error {
-		if m.Sequence > 2 {
+		if m.Position > 2 {
 			return enough
 		}
-		last = m.Sequence
+		last = m.Position
 		return nil
 	}
 	b.WaitFor("two of four commits to be read", func() bool {

@@ -41,7 +41,7 @@ func (l *Log) OpenCounter(ctx context.Context) (*CopyCounter, error) {
 	return c, nil
 }
 
-// Count returns the first sequence of the copy, and the number of messages that it has. It fails when NATS
+// Count returns the first position of the copy, and the number of messages that it has. It fails when NATS
 // has deleted the consumer: open another counter.
 func (c *CopyCounter) Count(ctx context.Context) (first, messages uint64, err error) {
 	info, err := c.consumer.Info(ctx)

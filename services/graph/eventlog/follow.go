@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// Follow calls visit for every message from a sequence on, in order, and waits for more. It
+// Follow calls visit for every message from a position on, in order, and waits for more. It
 // returns when visit fails, when ctx ends, or when the stream is no longer the one that was
 // opened. If the stream contains messages according to its server, and the server delivers
 // none of them for a minute, the error is a BrokenError.
@@ -21,7 +21,7 @@ import (
 // It reads stored messages by direct get, and uses a consumer for messages that are
 // appended later. If no consumer can be created, for instance because the stream has
 // reached the server's limit of consumers, it reads every half second instead. In every
-// case it checks the sequences, so that it never skips or repeats a message.
+// case it checks the positions, so that it never skips or repeats a message.
 func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error
 
 // progress is how far a reader of the log has come.
 type progress struct {
-	last     atomic.Uint64 // the last sequence that was visited
+	last     atomic.Uint64 // the last position that was visited
 	visiting atomic.Bool   // while visit runs, which may take long
 }
 
@@ -64,13 +64,13 @@ func (p *progress) record(visit func(Message) error) func(Message) error {
 		p.visiting.Store(true)
 		defer p.visiting.Store(false)
 		err := visit(m)
-		p.last.Store(m.Sequence)
+		p.last.Store(m.Position)
 		return err
 	}
 }
 
 // guard returns ErrGone when the stream is gone. A consumer does not report that: it is
-// created again on a new stream of the same name, and waits for the next sequence. It
+// created again on a new stream of the same name, and waits for the next position. It
 // returns a BrokenError when the stream has messages that its server does not deliver: a
 // damaged file of the stream looks like this.
 func (l *Log) guard(ctx context.Context, at *progress) error {
@@ -88,7 +88,7 @@ func (l *Log) guard(ctx context.Context, at *progress) error {
 			seen, since = now, time.Now()
 		case time.Since(since) > l.stall:
 			return fmt.Errorf("log of realm %s: %w", l.realm, &BrokenError{
-				Sequence: now + 1,
+				Position: now + 1,
 				What:     fmt.Sprintf("the stream ends at sequence %d, and the NATS server has delivered nothing after sequence %d for %v", last, now, l.stall),
 			})
 		}
@@ -143,7 +143,7 @@ func (l *Log) follow(ctx context.Context, from uint64, visit func(Message) error
 		if err != nil {
 			return last, err
 		}
-		if err := l.next(ctx, &last, Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending}, visit); err != nil {
+		if err := l.next(ctx, &last, Message{Position: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending}, visit); err != nil {
 			return last, err
 		}
 	}
@@ -162,7 +162,7 @@ func (l *Log) read(ctx context.Context, last *uint64, visit func(Message) error)
 	pending, err := bus.ReadDirect(ctx, l.js.Conn(), bus.DirectRead{
 		Stream: bus.LogStream(l.realm), From: before + 1, Batch: readMessages, MaxBytes: readBytes,
 	}, func(m bus.DirectMessage) error {
-		return l.next(ctx, last, Message{Sequence: m.Sequence, Data: m.Data, Pending: m.Pending}, visit)
+		return l.next(ctx, last, Message{Position: m.Sequence, Data: m.Data, Pending: m.Pending}, visit)
 	})
 	return pending > 0 && *last > before, err
 }
@@ -171,36 +171,36 @@ func (l *Log) read(ctx context.Context, last *uint64, visit func(Message) error)
 // reads and visits those that the NATS server which leads the stream has: only a damaged copy of
 // the log lacks them.
 func (l *Log) next(ctx context.Context, last *uint64, m Message, visit func(Message) error) error {
-	if l.MaxLag() > 0 && m.Sequence > *last+1 {
-		l.logger.Warn("a NATS server has delivered the log without some of its messages; they are read from the leader of the stream", "first", *last+1, "last", m.Sequence-1)
-		for m.Sequence > *last+1 {
+	if l.MaxLag() > 0 && m.Position > *last+1 {
+		l.logger.Warn("a NATS server has delivered the log without some of its messages; they are read from the leader of the stream", "first", *last+1, "last", m.Position-1)
+		for m.Position > *last+1 {
 			led, err := bus.ReadFromLeader(ctx, l.js.Conn(), bus.LeaderRead{Stream: bus.LogStream(l.realm), Sequence: *last + 1})
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				break
 			}
 			if err == nil {
-				err = next(last, Message{Sequence: *last + 1, Data: led.Data, Pending: m.Pending + m.Sequence - *last - 1}, visit)
+				err = next(last, Message{Position: *last + 1, Data: led.Data, Pending: m.Pending + m.Position - *last - 1}, visit)
 			}
 			if err != nil {
 				return err
 			}
 		}
 	}
-	l.has(m.Sequence)
+	l.has(m.Position)
 	return next(last, m, visit)
 }
 
 // next visits a message, which must be the one behind last.
 func next(last *uint64, m Message, visit func(Message) error) error {
 	switch {
-	case m.Sequence <= *last:
-		return fmt.Errorf("sequence %d again, after %d", m.Sequence, *last)
-	case m.Sequence != *last+1:
-		return visitError{&BrokenError{Sequence: *last + 1, What: fmt.Sprintf("it is missing; the next is %d", m.Sequence)}}
+	case m.Position <= *last:
+		return fmt.Errorf("sequence %d again, after %d", m.Position, *last)
+	case m.Position != *last+1:
+		return visitError{&BrokenError{Position: *last + 1, What: fmt.Sprintf("it is missing; the next is %d", m.Position)}}
 	}
 	if err := visit(m); err != nil {
 		return visitError{err}
 	}
-	*last = m.Sequence
+	*last = m.Position
 	return nil
 }

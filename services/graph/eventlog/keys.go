@@ -188,7 +188,7 @@ func (k *Keys) Check(m Message) (h Header, foreign string) {
 			return h, "it is not authenticated with the key of the realm"
 		}
 	}
-	if end.Position != m.Sequence {
+	if end.Position != m.Position {
 		return h, fmt.Sprintf("it is a copy of the message at sequence %d", end.Position)
 	}
 	return h, ""
@@ -202,5 +202,5 @@ func (k *Keys) Resembles(m Message) bool {
 		return false
 	}
 	h, err := commitcodec.ReadHeader(commit)
-	return err == nil && end.Position == m.Sequence && h.ID != [16]byte{} && h.Epoch > 0
+	return err == nil && end.Position == m.Position && h.ID != [16]byte{} && h.Epoch > 0
 }

@@ -91,9 +91,9 @@ func TestReadBehindLaggingCopy(t *testing.T) {
 		t.Helper()
 		pending, err := log.Read(ctx, from, limit, 1<<20, func(m eventlog.Message) error {
 			if _, foreign := keys.Check(m); foreign != "" {
-				t.Errorf("sequence %d: %s", m.Sequence, foreign)
+				t.Errorf("sequence %d: %s", m.Position, foreign)
 			}
-			found = append(found, m.Sequence)
+			found = append(found, m.Position)
 			return nil
 		})
 		if err != nil {
@@ -178,10 +178,10 @@ func TestFill(t *testing.T) {
 	for next := uint64(1); next <= messages; {
 		before := next
 		if err := log.Fill(ctx, next, 1, 1<<20, func(m eventlog.Message) error {
-			if m.Data[0] != byte(m.Sequence) {
-				t.Errorf("message %d has %v", m.Sequence, m.Data)
+			if m.Data[0] != byte(m.Position) {
+				t.Errorf("message %d has %v", m.Position, m.Data)
 			}
-			got, next = append(got, m.Sequence), m.Sequence+1
+			got, next = append(got, m.Position), m.Position+1
 			return nil
 		}); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			continue // from next

@@ -53,7 +53,7 @@ func OpenExisting(ctx context.Context, js jetstream.JetStream, realm string, key
 }
 
 // Begin creates the log of a realm that continues another log: its first message gets the
-// sequence first of the stream. See bus.BeginLog.
+// position first of the stream. See bus.BeginLog.
 func Begin(ctx context.Context, js jetstream.JetStream, realm string, replicas int, first uint64, keys *Keys) (*Log, error) {
 	l, err := newLog(js, realm, keys)(bus.BeginLog(ctx, js, realm, replicas, first))
 	if err == nil {
@@ -122,7 +122,7 @@ func (l *Log) Created() int64 { return l.created }
 // ErrGone is returned when the stream is no longer the one that was opened.
 var ErrGone = errors.New("the stream of the log was deleted or created again, or the NATS server has left it out at its start (its log says so)")
 
-// Readable is the part of a log that can be read at one time: the sequences of its first and its last message.
+// Readable is the part of a log that can be read at one time: the positions of its first and its last message.
 type Readable struct {
 	First, Last uint64
 	// OlderSequence is the number of the last commit before a gap that precedes the first message; zero if nothing
@@ -135,7 +135,7 @@ type Readable struct {
 	Unavailable error
 }
 
-// Last returns the sequence of the last message, and the first that is kept.
+// Last returns the position of the last message, and the first that is kept.
 func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 	info, err := l.info(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (l *Log) HadMessages(ctx context.Context) (bool, error) {
 	return bus.HadMessages(info), nil
 }
 
-// ErrNotFound is returned by Get for a sequence at which there is no message. On a cluster the
+// ErrNotFound is returned by Get for a position at which there is no message. On a cluster the
 // NATS server that leads the stream does not have it.
 var ErrNotFound = errors.New("no such message in the log")
 
@@ -162,7 +162,7 @@ var ErrNotFound = errors.New("no such message in the log")
 // that the archive does not have: see package wholelog.
 var ErrCut = errors.New("the commit was cut from the stream of the log")
 
-// ErrForeign is returned by Get for a sequence at which there is a message that is no
+// ErrForeign is returned by Get for a position at which there is a message that is no
 // commit of the realm: see Keys.Check.
 var ErrForeign = errors.New("the message is no commit of the realm")
 
@@ -170,49 +170,49 @@ var ErrForeign = errors.New("the message is no commit of the realm")
 // commit which was appended with a secret that this process does not have: see Keys.Resembles.
 var ErrOtherSecret = errors.New("it looks like a commit that was appended with another secret")
 
-// Get reads the commit at a sequence of the stream. It fails with ErrNotFound or
+// Get reads the commit at a position of the stream. It fails with ErrNotFound or
 // ErrForeign if there is none.
-func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
-	m, err := l.Message(ctx, sequence)
+func (l *Log) Get(ctx context.Context, position uint64) ([]byte, error) {
+	m, err := l.Message(ctx, position)
 	if err != nil {
 		return nil, err
 	}
 	if _, foreign := l.keys.Check(m); foreign != "" {
 		if l.keys.Resembles(m) {
-			return nil, fmt.Errorf("log of realm %s: sequence %d: %w: %s; %w", l.realm, sequence, ErrForeign, foreign, ErrOtherSecret)
+			return nil, fmt.Errorf("log of realm %s: sequence %d: %w: %s; %w", l.realm, position, ErrForeign, foreign, ErrOtherSecret)
 		}
-		return nil, fmt.Errorf("log of realm %s: sequence %d: %w: %s", l.realm, sequence, ErrForeign, foreign)
+		return nil, fmt.Errorf("log of realm %s: sequence %d: %w: %s", l.realm, position, ErrForeign, foreign)
 	}
 	commit, err := envelope.Open(m.Data)
 	if err != nil {
-		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
+		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, position, err)
 	}
 	return commit, nil
 }
 
-// Message reads the message at a sequence of the stream, which need not be a commit. It fails with
+// Message reads the message at a position of the stream, which need not be a commit. It fails with
 // ErrNotFound if there is none. Any server with a copy of the stream may answer first. A copy that
 // lags or is damaged may lack a message, so only the leader decides that there is none.
-func (l *Log) Message(ctx context.Context, sequence uint64) (Message, error) {
-	m, err := l.stream.GetMsg(ctx, sequence)
+func (l *Log) Message(ctx context.Context, position uint64) (Message, error) {
+	m, err := l.stream.GetMsg(ctx, position)
 	if errors.Is(err, jetstream.ErrMsgNotFound) && l.MaxLag() > 0 {
 		var led bus.DirectMessage
-		if led, err = bus.ReadFromLeader(ctx, l.js.Conn(), bus.LeaderRead{Stream: bus.LogStream(l.realm), Sequence: sequence}); err == nil {
-			return Message{Sequence: sequence, Data: led.Data}, nil
+		if led, err = bus.ReadFromLeader(ctx, l.js.Conn(), bus.LeaderRead{Stream: bus.LogStream(l.realm), Sequence: position}); err == nil {
+			return Message{Position: position, Data: led.Data}, nil
 		}
 	}
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Message{}, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, ErrNotFound)
+		return Message{}, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, position, ErrNotFound)
 	}
 	if err != nil {
-		return Message{}, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
+		return Message{}, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, position, err)
 	}
-	return Message{Sequence: sequence, Data: m.Data}, nil
+	return Message{Position: position, Data: m.Data}, nil
 }
 
 // Message is a message of the log.
 type Message struct {
-	Sequence uint64
+	Position uint64 // in the stream: what NATS calls the sequence of the message
 	// Data is a sealed commit: see Open.
 	Data []byte
 	// Pending is how many more messages were in the stream when this one was delivered.

@@ -16,7 +16,7 @@ func TestLogBackwards(t *testing.T) {
 	b.log.SetMaxLag(time.Millisecond)
 	err := appendTo(b.Ctx, b.log, 2, 3)
 	var broken *eventlog.BrokenError
-	if !errors.As(err, &broken) || broken.Sequence != 2 {
+	if !errors.As(err, &broken) || broken.Position != 2 {
 		t.Errorf("got %v", err)
 	}
 	b.has()
@@ -31,7 +31,7 @@ func TestPurged(t *testing.T) {
 		"a standby takes over": func(b *written) *eventlog.Log {
 			followed := errors.New("followed")
 			err := b.other.Follow(b.Ctx, 1, func(m eventlog.Message) error {
-				if m.Sequence == 3 {
+				if m.Position == 3 {
 					return followed
 				}
 				return nil
@@ -60,7 +60,7 @@ func TestPurged(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = appendTo(b.Ctx, by, 3, 4)
-			if broken := (*eventlog.BrokenError)(nil); !errors.As(err, &broken) || broken.Sequence != 3 {
+			if broken := (*eventlog.BrokenError)(nil); !errors.As(err, &broken) || broken.Position != 3 {
 				t.Errorf("got %v", err)
 			}
 			if last, _, err := b.other.Last(b.Ctx); last != 3 || err != nil {

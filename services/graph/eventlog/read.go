@@ -11,18 +11,18 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// Read calls visit for at most limit messages from a sequence on, in order, and stops when
+// Read calls visit for at most limit messages from a position on, in order, and stops when
 // they have maxBytes together. It needs no consumer, and does not wait for more messages.
 // pending is the number of messages behind the last one that was visited.
 //
-// Unlike Follow it skips sequences without a message. If the stream is replicated, the
+// Unlike Follow it skips positions without a message. If the stream is replicated, the
 // server that answers may lag behind the others: where its copy ends before a message that the
 // stream is known to have had, the leader of the stream is asked for the next one.
 func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(Message) error) (pending uint64, err error) {
 	next, stream, nc := max(from, 1), bus.LogStream(l.realm), l.js.Conn()
 	count := func(m bus.DirectMessage) error {
 		next, limit, maxBytes = m.Sequence+1, limit-1, maxBytes-len(m.Data)
-		return visit(Message{Sequence: m.Sequence, Data: m.Data, Pending: m.Pending})
+		return visit(Message{Position: m.Sequence, Data: m.Data, Pending: m.Pending})
 	}
 	for {
 		pending, err = bus.ReadDirect(ctx, nc, bus.DirectRead{Stream: stream, From: next, Batch: limit, MaxBytes: maxBytes}, count)
@@ -63,7 +63,7 @@ const maxFilled = 1000
 func (l *Log) Fill(ctx context.Context, from uint64, limit, maxBytes int, visit func(Message) error) error {
 	next := from
 	_, err := l.Read(ctx, from, 1, 1, func(m Message) error {
-		next = m.Sequence
+		next = m.Position
 		return errFilled
 	})
 	if err != nil && !errors.Is(err, errFilled) {
@@ -93,7 +93,7 @@ func (l *Log) Fill(ctx context.Context, from uint64, limit, maxBytes int, visit 
 // Seek returns the position in the stream of the commit that contains a revision: the last
 // commit whose first revision is not greater. If there is none, it returns the first position
 // of the stream.
-func (l *Log) Seek(ctx context.Context, revision uint64) (sequence uint64, err error) {
+func (l *Log) Seek(ctx context.Context, revision uint64) (position uint64, err error) {
 	return l.seek(ctx, func(h *Header) bool { return h.FirstRevision <= revision })
 }
 

@@ -37,7 +37,7 @@ func TestFollowWithoutConsumers(t *testing.T) {
 	visited, ended := make(chan uint64, 10), make(chan error, 1)
 	go func() {
 		ended <- b.other.Follow(ctx, 1, func(m eventlog.Message) error {
-			visited <- m.Sequence
+			visited <- m.Position
 			return nil
 		})
 	}()
@@ -96,7 +96,7 @@ func TestRead(t *testing.T) {
 		pending, err := again(b.Ctx, func() (uint64, error) {
 			got = ""
 			return b.other.Read(b.Ctx, r.from, r.limit, r.maxBytes, func(m eventlog.Message) error {
-				got += string(rune('0' + m.Sequence))
+				got += string(rune('0' + m.Position))
 				return nil
 			})
 		})
@@ -224,7 +224,7 @@ func TestFollowSlowly(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- log.Follow(ctx, 1, func(m eventlog.Message) error {
-			visited <- m.Sequence
+			visited <- m.Position
 			<-goOn
 			return nil
 		})
@@ -294,15 +294,15 @@ func TestFollowDamagedEnd(t *testing.T) {
 	// On a busy machine, messages that are there may come too late.
 	testkit.WaitFor(t, ctx, "the missing message to be found", func() bool {
 		err = log.Follow(ctx, 1, func(m eventlog.Message) error {
-			visited = m.Sequence
+			visited = m.Position
 			return nil
 		})
 		if !errors.As(err, &broken) {
 			t.Fatal(err)
 		}
-		return broken.Sequence >= 3
+		return broken.Position >= 3
 	})
-	if broken.Sequence != 3 || visited != 2 {
+	if broken.Position != 3 || visited != 2 {
 		t.Errorf("visited up to %d, and then: %v", visited, err)
 	}
 }

@@ -14,17 +14,17 @@ import (
 func (l *Log) Restore(ctx context.Context, m Message) error {
 	h, foreign := l.keys.Check(m)
 	if foreign != "" {
-		return &BrokenError{Sequence: m.Sequence, What: foreign}
+		return &BrokenError{Position: m.Position, What: foreign}
 	}
 	last, _, err := l.Last(ctx)
 	if err != nil {
 		return err
 	}
-	if last+1 < m.Sequence {
-		return &BrokenError{Sequence: m.Sequence, What: fmt.Sprintf("the stream ends at sequence %d", last)}
+	if last+1 < m.Position {
+		return &BrokenError{Position: m.Position, What: fmt.Sprintf("the stream ends at sequence %d", last)}
 	}
 	// The authentication code of a commit names its position: the commit cannot be moved.
-	a := &appending{l: l, id: h.ID, expected: m.Sequence - 1, message: m.Data, move: func(uint64) error { return ErrFenced }}
+	a := &appending{l: l, id: h.ID, expected: m.Position - 1, message: m.Data, move: func(uint64) error { return ErrFenced }}
 	limited, cancel := context.WithTimeout(ctx, maxLag)
 	defer cancel()
 	l.pending.begin()

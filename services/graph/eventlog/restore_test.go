@@ -37,7 +37,7 @@ func TestRestore(t *testing.T) {
 	}
 	to.has(1, 2)
 	moved := lost[2]
-	moved.Sequence++
+	moved.Position++
 	if err := to.log.Restore(to.Ctx, moved); !errors.As(err, &broken) {
 		t.Errorf("at another position: %v", err)
 	}

@@ -36,7 +36,7 @@ func (l *Log) Skips(ctx context.Context, m Message, h *Header) (why string, err 
 		return "", nil
 	}
 	last, err := l.lastUnder(ctx, h.Key, &end)
-	if err != nil || m.Sequence <= last {
+	if err != nil || m.Position <= last {
 		return "", err
 	}
 	return why, nil
@@ -52,9 +52,9 @@ func (l *Log) precedes(ctx context.Context, m Message, h *Header) (why string, e
 		return "", nil
 	}
 	before := Chain{RealmID: end.RealmID}
-	from := max(1, m.Sequence-min(m.Sequence, keyWindow))
+	from := max(1, m.Position-min(m.Position, keyWindow))
 	_, err = l.Read(ctx, from, keyWindow, readBytes, func(older Message) error {
-		if older.Sequence >= m.Sequence {
+		if older.Position >= m.Position {
 			return errFound
 		}
 		of, foreign := l.keys.Check(older)
@@ -114,7 +114,7 @@ func (l *Log) lastUnder(ctx context.Context, key uint32, end *Chain) (position u
 	}
 	position = next - 1
 	_, err = l.Read(ctx, max(first, 1, next-min(next, keyWindow)), keyWindow, readBytes, func(m Message) error {
-		if m.Sequence >= next {
+		if m.Position >= next {
 			return errFound
 		}
 		if _, foreign := l.keys.Check(m); foreign != "" {
@@ -122,7 +122,7 @@ func (l *Log) lastUnder(ctx context.Context, key uint32, end *Chain) (position u
 		}
 		commit, err := m.Open(new([]byte))
 		if err == nil && Checksum(commit) == announced {
-			position = m.Sequence
+			position = m.Position
 		}
 		return err
 	})
@@ -154,7 +154,7 @@ func (s *superseded) of(key uint32, end *Chain) (position uint64, ok bool) {
 func (l *Log) firstAbove(ctx context.Context, key uint32, from uint64, end *Chain) (position, previous uint64, err error) {
 	_, err = l.Read(ctx, from, keyWindow, readBytes, func(m Message) error {
 		if h, foreign := l.keys.Check(m); foreign == "" && h.RealmID == end.RealmID && h.Key > key {
-			position, previous = m.Sequence, h.Previous
+			position, previous = m.Position, h.Previous
 			return errFound
 		}
 		return nil

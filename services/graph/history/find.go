@@ -172,7 +172,7 @@ const (
 func (h *History) from(ctx context.Context, position uint64) (c Commit, header commitcodec.Header, err error) {
 	for at := position; ; {
 		pending, err := h.c.Log.Read(ctx, at, readMessages, readBytes, func(m eventlog.Message) error {
-			at = m.Sequence + 1
+			at = m.Position + 1
 			found, foreign := h.c.Keys.Check(m)
 			if foreign == "" {
 				var err error
@@ -195,7 +195,7 @@ func (h *History) from(ctx context.Context, position uint64) (c Commit, header c
 				return err
 			}
 			c = Commit{
-				Sequence: header.Sequence, Position: m.Sequence, Revision: header.FirstRevision - 1 + events, Time: header.Time, Checksum: commitcodec.Checksum(commit),
+				Sequence: header.Sequence, Position: m.Position, Revision: header.FirstRevision - 1 + events, Time: header.Time, Checksum: commitcodec.Checksum(commit),
 			}
 			return errFound
 		})

@@ -51,7 +51,7 @@ func (l *log) Read(_ context.Context, from uint64, _, _ int, visit func(eventlog
 		if err != nil {
 			return 0, err
 		}
-		if err := visit(eventlog.Message{Sequence: at, Data: message}); err != nil {
+		if err := visit(eventlog.Message{Position: at, Data: message}); err != nil {
 			return 0, err
 		}
 	}

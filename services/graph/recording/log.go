@@ -125,7 +125,7 @@ func (l *Log) each(ctx context.Context, from uint64, visit func(eventlog.Message
 		if err != nil {
 			return err
 		}
-		more, err := visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: l.info.Last.Sequence - c.Sequence})
+		more, err := visit(eventlog.Message{Position: c.Position, Data: c.Message, Pending: l.info.Last.Sequence - c.Sequence})
 		if err != nil || !more {
 			return err
 		}

@@ -90,7 +90,7 @@ func readAhead[T any](
 		case errors.As(m.err, new(*eventlog.NewerError)):
 			return m.err
 		case m.err != nil:
-			return &eventlog.BrokenError{Sequence: m.Sequence, What: m.err.Error()}
+			return &eventlog.BrokenError{Position: m.Position, What: m.err.Error()}
 		}
 		if err := visit(m.Message, m.content); err != nil {
 			return err

@@ -120,10 +120,10 @@ func firstCommit(ctx context.Context, log Log, from, last uint64, skips func(*ev
 	err = log.Follow(ctx, from, func(m eventlog.Message) error {
 		found, foreign := log.Keys().Check(m)
 		if foreign == "" && (skips == nil || skips(&found) == "") {
-			at, h = m.Sequence, found
+			at, h = m.Position, found
 			return errReached
 		}
-		if m.Sequence >= min(last, from+enough) {
+		if m.Position >= min(last, from+enough) {
 			return errReached
 		}
 		return nil
@@ -192,15 +192,15 @@ func checkSecret(ctx context.Context, log Log, first, last uint64) error {
 			return errReached
 		}
 		if resembling == 0 && log.Keys().Resembles(m) {
-			resembling = m.Sequence
+			resembling = m.Position
 		}
-		if m.Sequence < last && (resembling == 0 || m.Sequence < resembling+enough) {
+		if m.Position < last && (resembling == 0 || m.Position < resembling+enough) {
 			return nil
 		}
 		if resembling == 0 {
 			return errReached
 		}
-		return &eventlog.KeyError{Realm: log.Realm(), What: fmt.Sprintf("none of the first %d messages is authentic, and that at sequence %d looks like a commit", m.Sequence+1-max(first, 1), resembling)}
+		return &eventlog.KeyError{Realm: log.Realm(), What: fmt.Sprintf("none of the first %d messages is authentic, and that at sequence %d looks like a commit", m.Position+1-max(first, 1), resembling)}
 	})
 	if errors.Is(err, errReached) {
 		return nil

@@ -36,7 +36,7 @@ type commits struct {
 // Follow implements Source.
 func (c *commits) Follow(ctx context.Context, from uint64, visit func(eventlog.Message) error) error {
 	for i := from - 1; i < uint64(len(c.all)); i++ {
-		m := eventlog.Message{Sequence: i + 1, Data: c.all[i], Pending: uint64(len(c.all)) - i - 1}
+		m := eventlog.Message{Position: i + 1, Data: c.all[i], Pending: uint64(len(c.all)) - i - 1}
 		if i < uint64(len(c.applied)) && c.applied[i] {
 			m.Pending = 0
 		}

@@ -97,20 +97,20 @@ func findElisions(ctx context.Context, log Source, keys *eventlog.Keys, chain ev
 	e := &elision{most: most, survivors: map[uid.UID][]lifecycle.OwnerReference{}, skipped: map[uint64]bool{}}
 	summarize := func(m eventlog.Message) (*commitSummary, error) { return summaryOf(keys, m) }
 	err := readAhead(ctx, log, from, summarize, func(m eventlog.Message, c *commitSummary) error {
-		e.until = m.Sequence
+		e.until = m.Position
 		if c != nil {
 			chain.Adopt(&c.header, c.origin)
 		}
 		if c == nil || chain.Skips(&c.header) != "" {
-			e.skipped[m.Sequence] = true
+			e.skipped[m.Position] = true
 		} else {
-			if err := chain.Follow(m.Sequence, &c.header, c.newKey, c.checksum); err != nil {
+			if err := chain.Follow(m.Position, &c.header, c.newKey, c.checksum); err != nil {
 				return err
 			}
 			e.commit = chain.Sequence
 			e.candidates.add(c.removed...)
 		}
-		if len(e.candidates.keys) >= most.candidates || len(e.skipped) >= most.skipped || m.Sequence >= until {
+		if len(e.candidates.keys) >= most.candidates || len(e.skipped) >= most.skipped || m.Position >= until {
 			return errStretchEnds
 		}
 		return nil
@@ -125,7 +125,7 @@ func findElisions(ctx context.Context, log Source, keys *eventlog.Keys, chain ev
 		for i := range all {
 			e.note(&all[i])
 		}
-		if m.Sequence >= e.until {
+		if m.Position >= e.until {
 			return errStretchEnds
 		}
 		return nil

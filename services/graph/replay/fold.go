@@ -109,7 +109,7 @@ type unpacked struct {
 // fold folds one message. It writes the effects when a bound is reached, or when the
 // log has no further message yet.
 func (f *Folder) fold(m eventlog.Message, c unpacked) error {
-	f.at = m.Sequence
+	f.at = m.Position
 	why := c.foreign
 	if why == "" {
 		if len(c.Realm) > 0 && f.keys.Unkeyed() {
@@ -118,14 +118,14 @@ func (f *Folder) fold(m eventlog.Message, c unpacked) error {
 		why = f.chain.Skips(&c.Header)
 	}
 	if why != "" {
-		f.Skipped(m.Sequence, why)
+		f.Skipped(m.Position, why)
 		if m.Pending == 0 {
 			return f.apply()
 		}
 		return nil
 	}
 	leaps := f.chain.Leaps(&c.Header)
-	if err := f.chain.Next(m.Sequence, c.commit, c.Decoded); err != nil {
+	if err := f.chain.Next(m.Position, c.commit, c.Decoded); err != nil {
 		return err
 	}
 	if f.tx == nil {
@@ -136,11 +136,11 @@ func (f *Folder) fold(m eventlog.Message, c unpacked) error {
 		f.Lost(c.FirstRevision)
 	}
 	if err := f.add(c.Decoded); err != nil {
-		return fmt.Errorf("sequence %d: %w", m.Sequence, err)
+		return fmt.Errorf("sequence %d: %w", m.Position, err)
 	}
 	f.bytes += len(c.commit)
 	f.tx.EndCommit(state.Commit{
-		Sequence: c.Sequence, Position: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: writer.CommandsOf(c.Commands),
+		Sequence: c.Sequence, Position: m.Position, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: writer.CommandsOf(c.Commands),
 		StreamCreated: f.created, ElidedUntil: f.elidedUntil(), Key: f.chain.Key.Number, KeyFingerprint: bytes.Clone(f.chain.Key.Fingerprint[:]),
 	})
 	f.chain.Revision = f.tx.Checkpoint().GetRevision()
@@ -246,7 +246,7 @@ func (f *Folder) FoldTo(ctx context.Context, log Source, position uint64) error 
 			if err := f.fold(m, c); err != nil {
 				return err
 			}
-			if m.Sequence >= position {
+			if m.Position >= position {
 				return errReached
 			}
 			return nil

@@ -33,7 +33,7 @@ type survivor struct {
 
 // referrals returns the referrals of the commit in a message.
 func (e *elision) referrals(m eventlog.Message) (all []referral, err error) {
-	if e.skipped[m.Sequence] {
+	if e.skipped[m.Position] {
 		return nil, nil
 	}
 	err = withCommit(m, func(commit []byte) error {

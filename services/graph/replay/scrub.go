@@ -53,13 +53,13 @@ func (s *Scrub) Step(ctx context.Context, until uint64) (done bool, err error) {
 		return true, nil
 	}
 	visit := func(m eventlog.Message) error {
-		if m.Sequence > until && s.at >= until {
+		if m.Position > until && s.at >= until {
 			return errReached
 		}
-		if m.Sequence != s.at+1 {
-			return &eventlog.BrokenError{Sequence: s.at + 1, Last: m.Sequence - 1, What: fmt.Sprintf("it cannot be read; the next that can is %d", m.Sequence)}
+		if m.Position != s.at+1 {
+			return &eventlog.BrokenError{Position: s.at + 1, Last: m.Position - 1, What: fmt.Sprintf("it cannot be read; the next that can is %d", m.Position)}
 		}
-		s.at = m.Sequence
+		s.at = m.Position
 		s.read += int64(len(m.Data))
 		return s.chain.visit(s.log.Keys(), m)
 	}
@@ -84,7 +84,7 @@ func (c *chain) visit(keys *eventlog.Keys, m eventlog.Message) error {
 	commit, err := summaryOf(keys, m)
 	switch {
 	case err != nil:
-		return &eventlog.BrokenError{Sequence: m.Sequence, Last: m.Sequence, What: err.Error()}
+		return &eventlog.BrokenError{Position: m.Position, Last: m.Position, What: err.Error()}
 	case commit == nil || c.Skips(&commit.header) != "":
 		return nil
 	}
@@ -92,7 +92,7 @@ func (c *chain) visit(keys *eventlog.Keys, m eventlog.Message) error {
 		c.Chain = eventlog.ChainBefore(&commit.header)
 	}
 	c.begun = true
-	return c.Follow(m.Sequence, &commit.header, commit.newKey, commit.checksum)
+	return c.Follow(m.Position, &commit.header, commit.newKey, commit.checksum)
 }
 
 // CheckFilled reads a log from a position on up to another one, at which its stream has a message. It
@@ -104,7 +104,7 @@ func CheckFilled(ctx context.Context, log Log, from, until uint64) error {
 		if err := c.visit(log.Keys(), m); err != nil {
 			return err
 		}
-		if m.Sequence >= until {
+		if m.Position >= until {
 			return errReached
 		}
 		return nil

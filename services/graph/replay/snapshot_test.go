@@ -138,7 +138,7 @@ func TestContentIsIndependentOfTheStream(t *testing.T) {
 		}
 		alone := &commits{} // in a stream without other messages
 		for i, at := range c.at {
-			m := eventlog.Message{Sequence: at, Data: c.all[at-1]}
+			m := eventlog.Message{Position: at, Data: c.all[at-1]}
 			commit, err := m.Open(new([]byte))
 			if err != nil {
 				t.Fatal(err)

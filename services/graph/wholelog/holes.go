@@ -46,7 +46,7 @@ func (l *Log) readHole(ctx context.Context, from uint64, limit, maxBytes int, vi
 // answers, zero if there is none.
 func (l *Log) next(ctx context.Context, from uint64) (position uint64, err error) {
 	_, err = l.Log.Read(ctx, from, 1, 1, func(m eventlog.Message) error {
-		position = m.Sequence
+		position = m.Position
 		return errFound
 	})
 	if errors.Is(err, errFound) {
@@ -62,7 +62,7 @@ func (l *Log) fill(ctx context.Context, from, before uint64, visit func(eventlog
 		if whole = c.Position >= before; whole {
 			return errFound
 		}
-		if err := visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1}); err != nil {
+		if err := visit(eventlog.Message{Position: c.Position, Data: c.Message, Pending: 1}); err != nil {
 			return err
 		}
 		from = c.Position + 1
@@ -98,7 +98,7 @@ func (l *Log) filling(ctx context.Context, from, before uint64, visit func(event
 		_, err := l.fill(ctx, from, before, func(m eventlog.Message) error {
 			err := visit(m)
 			if err == nil {
-				from = m.Sequence + 1
+				from = m.Position + 1
 			}
 			return err
 		})
@@ -144,7 +144,7 @@ func (l *Log) seekHole(ctx context.Context, position uint64, w wanted) (uint64, 
 		case !w.stream(h):
 			return errFound
 		}
-		position = m.Sequence
+		position = m.Position
 		return nil
 	})
 	if errors.Is(err, errFound) {
@@ -165,7 +165,7 @@ func (l *Log) followStream(ctx context.Context, last *uint64, visit func(eventlo
 			if err := visit(m); err != nil {
 				return err
 			}
-			if m.Sequence+1 >= begins {
+			if m.Position+1 >= begins {
 				return errFound
 			}
 			return nil
@@ -267,9 +267,9 @@ func (l *Log) Lost(ctx context.Context, end uint64, visit func(eventlog.Message)
 	}
 	return l.visit(ctx, end+1, func(c segment.Commit) error {
 		if c.Position != end+1 {
-			return &eventlog.BrokenError{Sequence: end + 1, Last: c.Position - 1, What: fmt.Sprintf("the archive has no commit there, and the next one was at sequence %d", c.Position)}
+			return &eventlog.BrokenError{Position: end + 1, Last: c.Position - 1, What: fmt.Sprintf("the archive has no commit there, and the next one was at sequence %d", c.Position)}
 		}
 		end = c.Position
-		return visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1})
+		return visit(eventlog.Message{Position: c.Position, Data: c.Message, Pending: 1})
 	})
 }

@@ -298,7 +298,7 @@ func (h *Lineage) Read(ctx context.Context, from uint64, limit, maxBytes int, vi
 			}
 			messages++
 			bytes += len(c.Message)
-			if err := visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1, Chained: true}); err != nil {
+			if err := visit(eventlog.Message{Position: c.Position, Data: c.Message, Pending: 1, Chained: true}); err != nil {
 				return 0, err
 			}
 			from = c.Position + 1

@@ -95,21 +95,21 @@ func (l *Log) FirstCommit(ctx context.Context) (h eventlog.Header, position uint
 	}
 	for at := first; ; {
 		pending, err := l.Log.Read(ctx, at, readMessages, readBytes, func(m eventlog.Message) error {
-			if m.Sequence > at && l.MaxLag() > 0 {
+			if m.Position > at && l.MaxLag() > 0 {
 				var err error
-				if h, position, err = l.Undelivered(ctx, at, m.Sequence); err != nil {
+				if h, position, err = l.Undelivered(ctx, at, m.Position); err != nil {
 					return err
 				}
 				if position > 0 {
 					return errFound
 				}
 			}
-			at = m.Sequence + 1
+			at = m.Position + 1
 			found, foreign := l.Keys().Check(m)
 			if foreign != "" {
 				return nil
 			}
-			h, position = found, m.Sequence
+			h, position = found, m.Position
 			return errFound
 		})
 		switch {

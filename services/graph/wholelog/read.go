@@ -26,10 +26,10 @@ func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 	from = max(from, 1)
 	next := from
 	pending, err = l.Log.Read(ctx, from, limit, maxBytes, func(m eventlog.Message) error {
-		if m.Sequence > next {
+		if m.Position > next {
 			return errCut // also if the stream was cut while it was read
 		}
-		next = m.Sequence + 1
+		next = m.Position + 1
 		return visit(m)
 	})
 	switch {
@@ -66,7 +66,7 @@ func (l *Log) read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 		}
 		messages++
 		bytes += len(c.Message)
-		return visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1})
+		return visit(eventlog.Message{Position: c.Position, Data: c.Message, Pending: 1})
 	})
 	switch {
 	case errors.Is(err, errPassed):
@@ -294,7 +294,7 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(eventlog.Messa
 	last := from - 1
 	each := func(m eventlog.Message) error {
 		if refused = visit(m); refused == nil {
-			last = m.Sequence
+			last = m.Position
 		}
 		return refused
 	}
@@ -353,14 +353,14 @@ func (l *Log) archivedPart(ctx context.Context, last *uint64, visit func(eventlo
 			return err
 		}
 		if *last+1 < e.First {
-			return &eventlog.BrokenError{Sequence: *last + 1, Last: e.First - 1, What: "neither the stream nor the archive has it"}
+			return &eventlog.BrokenError{Position: *last + 1, Last: e.First - 1, What: "neither the stream nor the archive has it"}
 		}
 		before := *last
 		err = l.visit(ctx, *last+1, func(c segment.Commit) error {
 			if c.Position >= first {
 				return errFound
 			}
-			return visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1})
+			return visit(eventlog.Message{Position: c.Position, Data: c.Message, Pending: 1})
 		})
 		if err != nil && !errors.Is(err, errFound) {
 			return err

@@ -49,7 +49,7 @@ func (s Source) segment(ctx context.Context, item archive.Item, from uint64, vis
 			err = s.Pace(ctx, len(c.Message))
 		}
 		if err == nil && c.Position >= from {
-			err = visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1})
+			err = visit(eventlog.Message{Position: c.Position, Data: c.Message, Pending: 1})
 		}
 		if err != nil {
 			return err

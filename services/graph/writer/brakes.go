@@ -10,7 +10,7 @@ import (
 )
 
 // countDeletion counts an event that is about to be added, if a brake counts it.
-func (d *OpenCommit) countDeletion(p part) {
+func (d *OpenCommit) countDeletion(p encodedEvent) {
 	if k, b, counted := lifecycle.CountDeletion(d.Tx, p.e, p.n, d.Ctx.Now); counted {
 		d.setBrake(k.Resource(), b)
 	}

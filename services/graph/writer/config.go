@@ -143,7 +143,7 @@ type Count string
 const (
 	CountRefused  Count = "refused"  // beyond a bound
 	CountExpired  Count = "expired"  // its client no longer waits
-	CountRepeated Count = "repeated" // it shares the outcome of a pending command
+	CountRepeated Count = "repeated" // it shares the outcome of an unanswered command
 )
 
 // Counts has all reasons.

@@ -75,9 +75,9 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 		if r == nil {
 			break
 		}
-		expired, err := w.expired(r)
+		expired, err := w.dropExpired(r)
 		if err != nil {
-			w.queue.back(r) // it is refused with the others
+			w.queue.putBack(r) // it is refused with the others
 			return err
 		}
 		if expired {
@@ -86,7 +86,7 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 		}
 		again, err := w.repeated(ctx, r)
 		if err != nil {
-			w.queue.back(r)
+			w.queue.putBack(r)
 			return err
 		}
 		if again {
@@ -95,7 +95,7 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 		}
 		if w.open == nil {
 			if w.open, err = w.begin(); err != nil {
-				w.queue.back(r)
+				w.queue.putBack(r)
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 		}
 		c.full = c.full || c.d.Crowded()
 		if c.full {
-			w.queue.back(r)
+			w.queue.putBack(r)
 			break
 		}
 		if refusal != nil {
@@ -134,9 +134,9 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 		if !finished {
 			c.full = true
 			if c.d.commandAdded {
-				w.queue.rest(r)
+				w.queue.putBackPart(r)
 			} else { // it may need a commit of its own
-				w.queue.back(r)
+				w.queue.putBack(r)
 			}
 			break
 		}
@@ -168,14 +168,14 @@ func (w *Writer) do(d *OpenCommit, r *Request) (o outcome, finished bool) {
 		return outcome{r: r, reply: reply}, true
 	}
 	part, ref := reply, eventlog.CommandRef{ID: r.ID}
-	if r.recorded != 0 {
+	if r.lastPart != 0 {
 		d.addCommand() // also if its last part has no events
 		if p, ok := r.Work.(Partial); ok {
-			part, ref.PreviousPart = p.Part(d), r.recorded
+			part, ref.PreviousPart = p.Part(d), r.lastPart
 		}
 	}
 	if d.commandAdded {
-		d.b.End(ref, kept(d, r, part))
+		d.b.End(ref, replyToStore(d, r, part))
 	}
 	return outcome{r: r, reply: reply}, true
 }
@@ -187,9 +187,9 @@ func (w *Writer) endPart(d *OpenCommit, r *Request) {
 		return
 	}
 	if p, ok := r.Work.(Partial); ok && r.ID != (state.CommandID{}) {
-		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.recorded, Unfinished: true}, kept(d, r, p.Part(d)))
+		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.lastPart, Unfinished: true}, replyToStore(d, r, p.Part(d)))
 	}
-	r.recorded = w.chain.Sequence + 1 // the sequence of the open commit
+	r.lastPart = w.chain.Sequence + 1 // the sequence of the open commit
 }
 
 // endCommit is the last step of deciding: it records the brakes and notices that the commit has

@@ -15,7 +15,7 @@
 //	append     The commit is sent to the log as one message (append.go), and is in flight
 //	           from then on (inflight.go). It is appended when the log has acknowledged
 //	           it: then it is on disk.
-//	answer     The replies are sent to the clients (pending.go).
+//	answer     The replies are sent to the clients (unanswered.go).
 //	apply      The changes are written to the state, as one Pebble batch with the
 //	           checkpoint. state.Tx.Encode encodes the batch during the append, and
 //	           state.Tx.AnswerAndApply writes it.
@@ -74,7 +74,7 @@
 // its actor has the next turn.
 //
 // A repetition of a command that is queued, being decided or in flight gets the outcome of
-// that command; only its Done is kept (pending.go). A request whose client no longer waits
+// that command; only its Done is kept (unanswered.go). A request whose client no longer waits
 // is dropped when its turn comes, unless the client of a repetition waits ([Request.Expires]).
 // A repeated command whose id is still stored gets the outcome of its first attempt
 // (recall.go, reply.go). If the log has only the first parts of it, the writer completes

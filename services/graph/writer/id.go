@@ -25,7 +25,7 @@ func (w *Writer) Now() time.Time { return w.c.Now() }
 // This is also safe if another writer has taken over unnoticed: that writer refuses the id
 // as well, since its newest commit is not older.
 func (w *Writer) checkID(r *Request) *lifecycle.Error {
-	if r.ID == (state.CommandID{}) || r.recorded != 0 {
+	if r.ID == (state.CommandID{}) || r.lastPart != 0 {
 		return nil
 	}
 	t, ok := r.ID.Time()

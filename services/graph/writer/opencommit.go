@@ -44,8 +44,8 @@ type OpenCommit struct {
 	examined   int // dependents: see Examine
 	references int // references and finalizers of wide objects: see Crowded
 
-	parts []part // scratch of Add
-	saved savepoint
+	encoded []encodedEvent // scratch of Add
+	saved   savepoint
 }
 
 // savepoint has what Rollback resets.
@@ -73,19 +73,19 @@ func (d *OpenCommit) addCommand() {
 // Empty reports whether the commit has no events yet.
 func (d *OpenCommit) Empty() bool { return len(d.b.Commands()) == 0 }
 
-// First reports whether the commit is empty and all earlier commits are in the state.
-func (d *OpenCommit) First() bool { return d.Empty() && !d.above }
+// Alone reports whether the commit is empty and all earlier commits are in the state.
+func (d *OpenCommit) Alone() bool { return d.Empty() && !d.above }
 
 // Limit returns the maximum size of a commit, in bytes.
 func (d *OpenCommit) Limit() int { return d.limit }
 
 // Reserve reserves bytes for a reply that is stored with the command. It returns false, and
 // does nothing, if they do not fit into the commit.
-func (d *OpenCommit) Reserve(kept int) bool {
-	if d.size()+kept > d.limit {
+func (d *OpenCommit) Reserve(replySize int) bool {
+	if d.size()+replySize > d.limit {
 		return false
 	}
-	d.reserved += kept
+	d.reserved += replySize
 	return true
 }
 
@@ -97,23 +97,23 @@ func (d *OpenCommit) size() int {
 // Add adds events to the commit, and returns the change of the last one. It reports false,
 // and does nothing, if the events and a stored reply of kept bytes do not fit into the commit.
 // Events that do not fit into an empty commit never fit.
-func (d *OpenCommit) Add(events []lifecycle.Event, kept int) (last state.Change, ok bool) {
-	size := d.size() + kept
-	d.parts = d.parts[:0]
+func (d *OpenCommit) Add(events []lifecycle.Event, replySize int) (last state.Change, ok bool) {
+	size := d.size() + replySize
+	d.encoded = d.encoded[:0]
 	for i := range events {
-		p, err := d.part(&events[i])
+		p, err := d.encode(&events[i])
 		if err != nil {
 			d.fail(err)
 			return last, true
 		}
-		d.parts = append(d.parts, p)
+		d.encoded = append(d.encoded, p)
 		size += eventlog.Bound(p.e, p.n, p.resource, p.body)
 	}
 	if size > d.limit {
 		return last, false
 	}
-	d.reserved += kept
-	for _, p := range d.parts {
+	d.reserved += replySize
+	for _, p := range d.encoded {
 		if w := lifecycle.Width(p.n); w > lifecycle.Wide {
 			d.references += w
 		}
@@ -149,16 +149,16 @@ func (d *OpenCommit) Crowded() bool { return d.references >= maxReferences }
 // perCommand is an upper bound of the size of a command without its strings, in bytes.
 const perCommand = 256
 
-// part is an event with the other data that the log stores with it.
-type part struct {
+// encodedEvent is an event with the other data that the log stores with it.
+type encodedEvent struct {
 	e        *lifecycle.Event
 	n        *lifecycle.Node
 	resource string
 	body     []byte
 }
 
-func (d *OpenCommit) part(e *lifecycle.Event) (p part, err error) {
-	p = part{e: e, n: e.Object.Node}
+func (d *OpenCommit) encode(e *lifecycle.Event) (p encodedEvent, err error) {
+	p = encodedEvent{e: e, n: e.Object.Node}
 	if p.n == nil {
 		if p.n = d.Tx.Node(e.UID); p.n == nil {
 			return p, fmt.Errorf("an event of %s, which is not there", e.UID)

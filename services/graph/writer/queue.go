@@ -151,13 +151,13 @@ func (q *queue) admit(r *Request) (victim *line, fits bool) {
 	return victim, false
 }
 
-// back adds a request that was handed out, and could not be decided, in front of all
+// putBack adds a request that was handed out, and could not be decided, in front of all
 // others: it is handed out next.
-func (q *queue) back(r *Request) { q.insert(r, true) }
+func (q *queue) putBack(r *Request) { q.insert(r, true) }
 
-// rest adds a request that was handed out, and of which a part was decided, in front of those of its
+// putBackPart adds a request that was handed out, and of which a part was decided, in front of those of its
 // actor, and gives other actors their turns before it goes on.
-func (q *queue) rest(r *Request) { q.insert(r, false) }
+func (q *queue) putBackPart(r *Request) { q.insert(r, false) }
 
 // insert adds a request in front of those of its actor, which has the next turn if next is true.
 func (q *queue) insert(r *Request, next bool) {

@@ -67,7 +67,7 @@ func TestQueueTurns(t *testing.T) {
 		if r.Note == "c1" && r.Size == 0 {
 			before := q.load()
 			r.Size = 10
-			q.back(r)
+			q.putBack(r)
 			if l := q.load(); l.requests != before.requests+1 || l.bytes != before.bytes+10 {
 				t.Errorf("a returned request is not counted: %v, then %v", before, l)
 			}
@@ -127,7 +127,7 @@ func TestQueueKeepsWhatIsBegun(t *testing.T) {
 			t.Fatal("another request")
 		}
 	}
-	q.back(begun)
+	q.putBack(begun)
 	q.put(&Request{Actor: "b", Size: 30})
 	result, removed := q.put(&Request{Actor: "c", Size: 20})
 	if result != queueFull || len(removed) > 0 {

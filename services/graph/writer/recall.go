@@ -27,10 +27,10 @@ func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("writer: %w", err)
 	}
-	if !ok || at.Unfinished && at.Sequence == r.recorded {
+	if !ok || at.Unfinished && at.Sequence == r.lastPart {
 		return false, nil
 	}
-	r.recorded = at.Sequence
+	r.lastPart = at.Sequence
 	select {
 	case w.recalls <- struct{}{}:
 		w.recalling.Go(func() {

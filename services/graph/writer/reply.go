@@ -14,12 +14,12 @@ import (
 // readPart adds the reply to a command of a commit to reply: the stored reply or, if there
 // is none, the one that follows from the command's events.
 func readPart(c *eventlog.Decoded, command int, work Work, reply proto.Message) error {
-	kept, err := c.Reply(command)
+	stored, err := c.Reply(command)
 	if err != nil {
 		return err
 	}
-	if kept != nil {
-		return proto.UnmarshalOptions{Merge: true}.Unmarshal(kept, reply)
+	if stored != nil {
+		return proto.UnmarshalOptions{Merge: true}.Unmarshal(stored, reply)
 	}
 	on, ok := work.(ObjectsWork)
 	if !ok {
@@ -66,9 +66,9 @@ func CodeOf(t lifecycle.EventType) uint32 {
 	return 200
 }
 
-// kept returns the encoding of the reply, or of a part of it, to store for repetitions of
+// replyToStore returns the encoding of the reply, or of a part of it, to store for repetitions of
 // the command; nil if the reply follows from the events.
-func kept(d *OpenCommit, r *Request, reply proto.Message) []byte {
+func replyToStore(d *OpenCommit, r *Request, reply proto.Message) []byte {
 	if r.Work.ReplyInLog() {
 		return nil
 	}

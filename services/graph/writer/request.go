@@ -32,7 +32,7 @@ type Request struct {
 	Done func(proto.Message, *lifecycle.Error)
 
 	answered   atomic.Bool   // Done was called
-	recorded   uint64        // sequence of the commit with the last part of the command; zero if no commit has one
+	lastPart   uint64        // sequence of the commit with the last part of the command; zero if no commit has one
 	begun      bool          // Work.Do was called
 	class      *class        // the requests whose time to decide is estimated together; set by the queue
 	decideTook time.Duration // time to decide the parts of the command so far, and the estimated time to append them

@@ -14,7 +14,7 @@ import (
 
 // Submit queues a request. If the queue is full, the request is refused as overloaded, or
 // requests of another actor are refused in its place: see queue. A request that repeats a
-// pending command is not queued, and gets the outcome of that command. Submit is safe for
+// unanswered command is not queued, and gets the outcome of that command. Submit is safe for
 // concurrent use and does not block.
 func (w *Writer) Submit(r *Request) {
 	result, repeats, removed := w.enqueue(r)
@@ -34,7 +34,7 @@ func (w *Writer) Submit(r *Request) {
 	}
 }
 
-// enqueue puts a request into the queue, or adds it to the pending command that it repeats.
+// enqueue puts a request into the queue, or adds it to the unanswered command that it repeats.
 func (w *Writer) enqueue(r *Request) (result putResult, repeats bool, removed []*Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,14 +45,14 @@ func (w *Writer) enqueue(r *Request) (result putResult, repeats bool, removed []
 		result, removed = w.queue.put(r)
 		return result, false, removed
 	}
-	if p := w.pending[r.key()]; p != nil {
+	if p := w.unanswered[r.key()]; p != nil {
 		if !w.repeat(p, r) {
 			return queueFull, true, nil
 		}
 		return queued, true, nil
 	}
 	if result, removed = w.queue.put(r); result == queued {
-		w.pending[r.key()] = &pendingCommand{first: r, expires: r.Expires}
+		w.unanswered[r.key()] = &unansweredCommand{first: r, expires: r.Expires}
 	}
 	return result, false, removed
 }
@@ -61,7 +61,7 @@ func (w *Writer) enqueue(r *Request) (result putResult, repeats bool, removed []
 func (w *Writer) refuseRemoved(removed []*Request) {
 	for _, r := range removed {
 		w.c.Counted(CountRefused)
-		if r.recorded != 0 {
+		if r.lastPart != 0 {
 			w.abandon(r)
 		} else {
 			w.answer(outcome{r: r, err: w.overloaded()})
@@ -76,7 +76,7 @@ func (w *Writer) Queued() (requests, bytes int) {
 }
 
 // Backlog returns the estimated time to decide all requests that wait, and the number of
-// requests that wait for the outcome of a pending command which they repeat.
+// requests that wait for the outcome of an unanswered command which they repeat.
 func (w *Writer) Backlog() (work time.Duration, repetitions int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *Writer) overloaded() *lifecycle.Error {
 func (w *Writer) repeatedTooOften() *lifecycle.Error {
 	return &lifecycle.Error{
 		Reason:     api.ErrTooManyRequests,
-		Message:    fmt.Sprintf("realm %s: the command is pending, and too many repetitions of it wait for its outcome; try again later", w.c.Realm),
+		Message:    fmt.Sprintf("realm %s: the command has no outcome yet, and too many repetitions of it wait for its outcome; try again later", w.c.Realm),
 		RetryAfter: time.Second,
 	}
 }

@@ -35,8 +35,8 @@ type Writer struct {
 	skew      atomic.Pointer[error] // the error of Config.CheckClock that ended Run
 
 	mu          sync.Mutex // locked while the fields below are used
-	pending     map[state.CommandKey]*pendingCommand
-	repetitions int  // number of repetitions of all pending commands
+	unanswered  map[state.CommandKey]*unansweredCommand
+	repetitions int  // number of repetitions of all unanswered commands
 	ended       bool // the queue is closed
 }
 
@@ -79,16 +79,16 @@ func New(c Config) *Writer {
 	limit := c.MaxPayload - payloadMargin
 	chain := eventlog.ChainOf(c.State.Checkpoint())
 	return &Writer{
-		c:         c,
-		queue:     newQueue(c.QueueLength, c.QueueBytes, c.QueueTime, c.Budget),
-		chain:     chain,
-		logEnd:    max(chain.Position, c.LogEnd),
-		limit:     limit,
-		maxObject: min(largestObject, limit/2),
-		pending:   map[state.CommandKey]*pendingCommand{},
-		recalls:   make(chan struct{}, 64),
-		now:       time.Now,
-		delay:     newCommitDelay(),
+		c:          c,
+		queue:      newQueue(c.QueueLength, c.QueueBytes, c.QueueTime, c.Budget),
+		chain:      chain,
+		logEnd:     max(chain.Position, c.LogEnd),
+		limit:      limit,
+		maxObject:  min(largestObject, limit/2),
+		unanswered: map[state.CommandKey]*unansweredCommand{},
+		recalls:    make(chan struct{}, 64),
+		now:        time.Now,
+		delay:      newCommitDelay(),
 	}
 }
 

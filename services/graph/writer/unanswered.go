@@ -11,22 +11,22 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// pendingCommand is a command whose outcome is not known yet.
-type pendingCommand struct {
+// unansweredCommand is a command whose outcome is not known yet.
+type unansweredCommand struct {
 	first       *Request
 	repetitions []func(proto.Message, *lifecycle.Error) // Request.Done of each repetition
 	expires     time.Time                               // when the last of its clients stops waiting; zero for never
 }
 
-// Limits of the repetitions that wait for the outcomes of pending commands. A client that
+// Limits of the repetitions that wait for the outcomes of unanswered commands. A client that
 // repeats a command after each timeout has a few.
 const (
 	maxRepetitions    = 64    // for each command
 	maxAllRepetitions = 16384 // for all commands together
 )
 
-// repeat adds a repetition to a pending command, and reports whether it could. w.mu is locked.
-func (w *Writer) repeat(p *pendingCommand, r *Request) bool {
+// repeat adds a repetition to an unanswered command, and reports whether it could. w.mu is locked.
+func (w *Writer) repeat(p *unansweredCommand, r *Request) bool {
 	switch { // also if it is refused: its client waits, and repeats the command once more
 	case r.Expires.IsZero():
 		p.expires = r.Expires
@@ -41,11 +41,11 @@ func (w *Writer) repeat(p *pendingCommand, r *Request) bool {
 	return true
 }
 
-// expired drops a request if its clients, also those that repeated it, no longer wait for the
+// dropExpired drops a request if its clients, also those that repeated it, no longer wait for the
 // reply, and reports whether it has. If parts of the command are in the log, the clients get
 // an error, as a client may still repeat the command. A command is not dropped if a part is
 // in flight, or if no client can repeat it because it has no id.
-func (w *Writer) expired(r *Request) (bool, error) {
+func (w *Writer) dropExpired(r *Request) (bool, error) {
 	if r.Expires.IsZero() {
 		return false, nil
 	}
@@ -53,37 +53,37 @@ func (w *Writer) expired(r *Request) (bool, error) {
 	if now.Before(r.Expires) {
 		return false, nil
 	}
-	if r.recorded != 0 {
-		if r.ID == (state.CommandID{}) || !w.drop(r, now, false) {
+	if r.lastPart != 0 {
+		if r.ID == (state.CommandID{}) || !w.noClientWaits(r, now, false) {
 			return false, nil
 		}
 		at, ok, err := w.c.State.Command(r.key())
 		if err != nil {
 			return false, fmt.Errorf("writer: %w", err)
 		}
-		if !ok || !at.Unfinished || at.Sequence != r.recorded {
+		if !ok || !at.Unfinished || at.Sequence != r.lastPart {
 			return false, nil
 		}
 		w.c.Counted(CountExpired)
 		w.abandon(r)
 		return true, nil
 	}
-	if !w.drop(r, now, true) {
+	if !w.noClientWaits(r, now, true) {
 		return false, nil
 	}
 	w.c.Counted(CountExpired)
 	return true, nil
 }
 
-// drop reports whether no client waits any more for the outcome of a request. If remove is
-// true, it then removes the pending command.
-func (w *Writer) drop(r *Request, now time.Time, remove bool) bool {
+// noClientWaits reports whether no client waits any more for the outcome of a request. If remove is
+// true, it then removes the unanswered command.
+func (w *Writer) noClientWaits(r *Request, now time.Time, remove bool) bool {
 	if r.ID == (state.CommandID{}) {
 		return true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.pending[r.key()]
+	p := w.unanswered[r.key()]
 	switch {
 	case p == nil || p.first != r:
 	case p.expires.IsZero() || now.Before(p.expires):
@@ -94,14 +94,14 @@ func (w *Writer) drop(r *Request, now time.Time, remove bool) bool {
 	return true
 }
 
-// forget removes the pending command of a request and returns it, nil if there is none. w.mu
+// forget removes the unanswered command of a request and returns it, nil if there is none. w.mu
 // is locked.
-func (w *Writer) forget(r *Request) *pendingCommand {
-	p := w.pending[r.key()]
+func (w *Writer) forget(r *Request) *unansweredCommand {
+	p := w.unanswered[r.key()]
 	if p == nil || p.first != r {
 		return nil
 	}
-	delete(w.pending, r.key())
+	delete(w.unanswered, r.key())
 	w.repetitions -= len(p.repetitions)
 	return p
 }
@@ -148,7 +148,7 @@ type outcome struct {
 // refuse answers requests whose commit is not in the log: this is no longer the writer.
 func (w *Writer) refuse(outcomes []outcome) {
 	for _, o := range outcomes {
-		if o.r.recorded == 0 {
+		if o.r.lastPart == 0 {
 			w.answer(outcome{r: o.r, err: w.notWriter()})
 		} else {
 			w.abandon(o.r)
