@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -22,17 +23,13 @@ func TestApplyBatch(t *testing.T) {
 		t.Helper()
 		labels := map[string]string{}
 		for o, err := range objects.List(s.Ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			labels[o.GetMetadata().GetName()] = o.GetMetadata().GetLabels()["tier"]
 		}
 		return labels
 	}
 	same, err := objects.Apply(s.Ctx, manifest("same", "old"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Create(configMaps, "shop", manifest("changed", "old"))
 	batch := []*client.Object{manifest("new", "new"), manifest("same", "old"), manifest("changed", "new"), manifest("no name", "new")}
 

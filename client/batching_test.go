@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -96,9 +97,7 @@ func (g *graph) request() (*nats.Msg, *coppicev1.ObjectsRequest) {
 	g.t.Helper()
 	m := testkit.Receive(g.t, g.ctx, "a request", g.requests)
 	r := &coppicev1.ObjectsRequest{}
-	if err := proto.Unmarshal(m.Data, r); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, proto.Unmarshal(m.Data, r))
 	return m, r
 }
 
@@ -118,9 +117,7 @@ func (g *graph) answer(m *nats.Msg, r *coppicev1.ObjectsRequest) {
 	if err == nil {
 		err = m.Respond(data)
 	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, err)
 }
 
 // create creates an object, and returns a channel that receives the result.
@@ -283,9 +280,7 @@ func TestLeaveRetried(t *testing.T) {
 	refusal := &nats.Msg{Header: nats.Header{
 		micro.ErrorCodeHeader: []string{"429"}, micro.ErrorHeader: []string{"too much"}, bus.HeaderReason: []string{string(client.ErrTooManyRequests)},
 	}}
-	if err := m.RespondMsg(refusal); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.RespondMsg(refusal))
 	m, r := g.request()
 	close(ctx.passed)
 	if err := g.done("the caller that leaves", leaves); !errors.Is(err, client.ErrTooManyRequests) {

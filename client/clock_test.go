@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	graphservice "github.com/coppice-gc/coppice/services/graph"
@@ -96,8 +97,6 @@ func (s *shop) crowd(c *client.Client, clock, prefix string) {
 func (s *shop) revision() uint64 {
 	s.TB.Helper()
 	page, err := client.New(s.Conn(), client.WithTimeout(testkit.Timeout)).Resource(configMaps, "shop").ListPage(s.Ctx)
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	must.Succeed(s.TB, err)
 	return page.Revision
 }

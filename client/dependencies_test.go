@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // sdkModules are the modules that package client may import: NATS, protobuf, what these need,
@@ -37,9 +39,7 @@ func TestDependencies(t *testing.T) {
 		t.Run(pkg, func(t *testing.T) {
 			t.Parallel()
 			out, err := exec.Command("go", "list", "-deps", "-f", "{{if .Module}}{{.Module.Path}} {{.ImportPath}}{{end}}", pkg).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			imported := map[string]bool{}
 			for line := range strings.Lines(string(out)) {
 				module, of, _ := strings.Cut(strings.TrimSpace(line), " ")

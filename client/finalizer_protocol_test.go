@@ -14,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -30,9 +31,7 @@ type plain struct {
 func dialPlain(t *testing.T, address string) *plain {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	p := &plain{t: t, conn: conn, r: bufio.NewReader(conn)}
 	if info := p.line(); !strings.HasPrefix(info, "INFO ") {
@@ -52,13 +51,9 @@ func (p *plain) send(line string) {
 
 func (p *plain) line() string {
 	p.t.Helper()
-	if err := p.conn.SetReadDeadline(time.Now().Add(testkit.Timeout)); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.conn.SetReadDeadline(time.Now().Add(testkit.Timeout)))
 	s, err := p.r.ReadString('\n')
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	return strings.TrimRight(s, "\r\n")
 }
 
@@ -87,9 +82,7 @@ func (p *plain) next() (body, reply, headers string) {
 				sizes = 2
 			}
 			total, err := strconv.Atoi(words[len(words)-1])
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			must.Succeed(p.t, err)
 			data := make([]byte, total+2)
 			if _, err := io.ReadFull(p.r, data); err != nil {
 				p.t.Fatal(err)
@@ -128,17 +121,13 @@ func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 	created, err := pods.Create(ctx, &coppicev1.Object{
 		ApiVersion: "v1", Kind: "Pod", Metadata: &coppicev1.ObjectMeta{Name: "web-1", Finalizers: []string{"example.com/bucket"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if r, err := pods.Delete(ctx, "web-1"); err != nil || r.State != client.Pending {
 		t.Fatalf("delete: %+v, %v; want Pending", r, err)
 	}
 
 	u, err := url.Parse(s.Services.Server().URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := dialPlain(t, u.Host)
 	const stream = "coppice-default-finalize"
 	// f- and what `printf %s example.com/bucket | sha256sum` prints.

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -61,9 +62,7 @@ func TestLateCall(t *testing.T) {
 	s.delete("late")
 	js := s.JetStream(bus.RoleGraph)
 	stream, err := js.Stream(s.Ctx, bus.FinalizeStream(bus.DefaultRealm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	waits := func(want uint64) func() bool {
 		return func() bool {
 			info, err := stream.Info(s.Ctx)
@@ -135,9 +134,7 @@ func TestConsumerOfOtherSettings(t *testing.T) {
 	if !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), durable) || !strings.Contains(err.Error(), "delete the consumer") {
 		t.Fatalf("got %v", err)
 	}
-	if err := js.DeleteConsumer(s.Ctx, stream, durable); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, js.DeleteConsumer(s.Ctx, stream, durable))
 	want := bus.FinalizerConsumer(bus.DefaultRealm, bus.ExampleFinalizer)
 	other := want
 	other.AckWait, other.MaxAckPending, other.InactiveThreshold = 7*time.Second, 1, 0
@@ -150,9 +147,7 @@ func TestConsumerOfOtherSettings(t *testing.T) {
 	s.delete("a")
 	s.gone("a")
 	consumer, err := js.Consumer(s.Ctx, stream, durable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	is := consumer.CachedInfo().Config
 	if is.AckWait != want.AckWait || is.MaxAckPending != want.MaxAckPending || is.InactiveThreshold != want.InactiveThreshold ||
 		is.Metadata[bus.MetaActor] != "ana" || !strings.HasPrefix(is.Metadata[bus.MetaProcess], bus.RoleFinalizer+" (") {

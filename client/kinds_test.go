@@ -6,6 +6,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A word means one kind: exact names have precedence over short names, and a name that several
@@ -33,9 +34,7 @@ func TestFindKind(t *testing.T) {
 		}
 	}
 	kinds, err := c.Kinds(s.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for word, want := range map[string]string{
 		"buckets": "buckets.storage.example.com", "BUCKET": "buckets.storage.example.com", "bucket.storage.example.com": "buckets.storage.example.com",
 		"buckets.v1.storage.example.com": "buckets.storage.example.com",

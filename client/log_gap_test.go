@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
@@ -40,9 +41,7 @@ func TestReadLogAfterLostBatch(t *testing.T) {
 	}()
 	h := eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{1}, Sequence: 1, Epoch: 1, Time: 1, FirstRevision: 1, Key: 1}
 	stored, err := eventlog.NewKeys(testkit.Secrets(), bus.DefaultRealm).Seal(eventlog.NewBuilder(h).Bytes(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request := func(from uint64) *nats.Msg {
 		t.Helper()
 		m := testkit.Receive(t, ctx, "a request", requests)
@@ -59,9 +58,7 @@ func TestReadLogAfterLostBatch(t *testing.T) {
 		if err == nil {
 			err = answers.Publish(to.Reply, data)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	m := request(1)
 	send(m, 1)
@@ -70,9 +67,7 @@ func TestReadLogAfterLostBatch(t *testing.T) {
 	for at := range uint64(3) {
 		send(m, 2+at)
 	}
-	if err := testkit.Receive(t, ctx, "the end", ended); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, testkit.Receive(t, ctx, "the end", ended))
 	for want := range uint64(4) {
 		if got := testkit.Receive(t, ctx, "a commit", read); got != want+1 {
 			t.Errorf("sequence %d comes, want %d", got, want+1)
@@ -147,9 +142,7 @@ func answersTo(t *testing.T, nc *nats.Conn, verb string, do func(*nats.Msg)) {
 	if err == nil {
 		err = nc.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func reply(t *testing.T, to *nats.Msg, m proto.Message) {

@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Reading the log uses up no consumers of its stream, however much is read and
@@ -21,9 +22,7 @@ func TestReadLog(t *testing.T) {
 	consumers := func() int {
 		t.Helper()
 		stream, err := js.Stream(s.Ctx, bus.LogStream(bus.DefaultRealm))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return stream.CachedInfo().State.Consumers
 	}
 	wanted := s.create("wanted").GetMetadata().GetUid()
@@ -40,17 +39,13 @@ func TestReadLog(t *testing.T) {
 	for range 20 {
 		all, found := uint64(0), 0
 		for c, err := range log.Read(s.Ctx, client.FromSequence(1)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if all++; c.Sequence != all {
 				t.Fatalf("commit %d comes as number %d", c.Sequence, all)
 			}
 		}
 		for c, err := range log.Read(s.Ctx, client.FromSequence(1), client.ForUIDs{wanted}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			found++
 			for at, err := range log.Read(s.Ctx, client.FromRevision(c.GetFirstRevision()), client.Limit(1)) {
 				if err != nil || at.Sequence != c.Sequence {
@@ -65,9 +60,7 @@ func TestReadLog(t *testing.T) {
 	for namespace, want := range map[string]int{"shop": 2, "elsewhere": 0} {
 		found := 0
 		for _, err := range log.Read(s.Ctx, client.FromSequence(1), client.ForName("wanted"), client.ForNamespace(namespace)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			found++
 		}
 		if found != want {
@@ -76,9 +69,7 @@ func TestReadLog(t *testing.T) {
 	}
 	beyond := uint64(0)
 	for c, err := range log.Read(s.Ctx, client.FromSequence(last), client.ToSequence(last+10)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		beyond = c.Sequence
 	}
 	if beyond < last { // a new lease of the writer adds a commit
@@ -98,9 +89,7 @@ func TestStoredCommits(t *testing.T) {
 	s.create("one")
 	log := s.As(bus.RoleReader).Log()
 	last, err := log.Last(s.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	read := func(undecoded bool) (all []client.LogCommit) {
 		t.Helper()
 		for c, err := range log.Read(s.Ctx, client.FromSequence(1), client.ToSequence(last), client.Undecoded(undecoded)) {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -21,16 +22,12 @@ func TestSetOwners(t *testing.T) {
 	t.Parallel()
 	o, a, b := object("shop", "o", "o"), object("shop", "a", "a"), object("shop", "b", "b")
 	for range 2 { // again changes nothing
-		if err := client.SetControllerReference(a, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.SetControllerReference(a, o))
 	}
 	if err := client.SetControllerReference(b, o); !errors.Is(err, client.ErrAlreadyControlled) {
 		t.Errorf("a second controller: %v", err)
 	}
-	if err := client.SetOwnerReference(b, o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.SetOwnerReference(b, o))
 	refs := o.GetMetadata().GetOwnerReferences()
 	if len(refs) != 2 || !refs[0].GetController() || !refs[0].GetBlockOwnerDeletion() || refs[1].GetController() || refs[1].GetBlockOwnerDeletion() {
 		t.Errorf("the owners are %v", refs)
@@ -61,9 +58,7 @@ func TestAddUse(t *testing.T) {
 	again := object("shop", "net", "net-2")
 	zone := &coppicev1.Object{ApiVersion: "example.com/v1", Kind: "Zone", Metadata: &coppicev1.ObjectMeta{Name: "a", Uid: "z"}}
 	for _, used := range []*coppicev1.Object{net, zone, again} {
-		if err := client.AddUse(used, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.AddUse(used, o))
 	}
 	uses := o.GetMetadata().GetUses()
 	want := []*client.Use{
@@ -96,9 +91,7 @@ func TestAdopt(t *testing.T) {
 		o := object("shop", name, "")
 		o.Metadata.Labels = map[string]string{"app": app}
 		if controller != nil {
-			if err := client.SetControllerReference(controller, o); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, client.SetControllerReference(controller, o))
 		}
 		s.Create(configMaps, "shop", o)
 	}
@@ -131,9 +124,7 @@ func TestKinds(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	kinds, err := s.Kinds(s.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for word, want := range map[string]string{
 		"pods": "pods", "pod": "pods", "po": "pods", "Pod": "pods", "deploy": "deployments.apps", "deployments.apps": "deployments.apps",
 		"kinds": "kinds.coppice.dev", "jobs.batch": "jobs.batch",

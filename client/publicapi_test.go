@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files of the public API")
@@ -24,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden files of the public AP
 func TestPublicAPI(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{}
-	if err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	must.Succeed(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
@@ -48,13 +50,9 @@ func TestPublicAPI(t *testing.T) {
 			t.Errorf("the public API of %s differs from %s:\n%s", path, golden, firstDifference(string(data), got))
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	files, err := filepath.Glob("testdata/publicapi/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range files {
 		if !want[f] {
 			t.Errorf("%s is of no package", f)
@@ -67,9 +65,7 @@ func TestPublicAPI(t *testing.T) {
 func publicAPI(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var all []string
 	fset := token.NewFileSet()
 	for _, name := range files {
@@ -77,9 +73,7 @@ func publicAPI(t *testing.T, dir string) string {
 			continue
 		}
 		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !ast.FileExports(f) {
 			continue
 		}
@@ -96,9 +90,7 @@ func declarations(t *testing.T, fset *token.FileSet, d ast.Decl) (list []string)
 	t.Helper()
 	text := func(prefix string, node any) {
 		var b bytes.Buffer
-		if err := (&printer.Config{Mode: printer.TabIndent, Tabwidth: 8}).Fprint(&b, fset, node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, (&printer.Config{Mode: printer.TabIndent, Tabwidth: 8}).Fprint(&b, fset, node))
 		var lines []string
 		for line := range strings.Lines(b.String()) {
 			if strings.TrimSpace(line) != "" {

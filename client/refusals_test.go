@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -82,9 +83,7 @@ func TestConflicts(t *testing.T) {
 	changed := proto.Clone(old).(*coppicev1.Object)
 	changed.Metadata.Labels = map[string]string{"app": "web"}
 	now, err := objects.Update(s.Ctx, changed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const says = "resourceVersion precondition failed: have "
 	_, err = objects.Update(s.Ctx, old)
 	refused(t, "update", err, client.ErrConflict, says, `configmaps "a"`)

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Every reply about the state has the realm's revision: of a read, of a write, of a write that changes
@@ -23,9 +24,7 @@ func TestReplyRevision(t *testing.T) {
 	c := s.Client
 	objects := c.Resource(configMaps, "shop")
 	o, err := objects.Create(s.Ctx, object("shop", "a", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	created := o.GetMetadata().GetResourceVersion()
 	if _, err := objects.Create(s.Ctx, object("shop", "b", "")); err != nil { // so that the realm is ahead of a
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -43,9 +44,7 @@ func (m *mirror) apply(e client.WatchEvent) {
 func (m *mirror) agrees(s *shop, objects client.ResourceClient) bool {
 	list := map[string]uint64{}
 	for o, err := range objects.List(s.Ctx) {
-		if err != nil {
-			s.TB.Fatal(err)
-		}
+		must.Succeed(s.TB, err)
 		list[o.GetMetadata().GetName()] = o.GetMetadata().GetResourceVersion()
 	}
 	m.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -35,9 +36,7 @@ func run(t *testing.T, example string) *stack.Stack {
 	c := exec.CommandContext(context.WithoutCancel(w.Ctx), binary) // it is interrupted before the test has ended
 	c.Env = append(os.Environ(), "NATS_URL="+w.Services.Server().URL())
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Start())
 	t.Cleanup(func() {
 		if err := c.Process.Signal(os.Interrupt); err != nil {
 			t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -21,29 +22,21 @@ func TestSegmentInPython(t *testing.T) {
 	nightly.Test(t, nightly.Zstandard)
 	t.Parallel()
 	interpreter, err := nightly.Python("zstandard")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log := segmenttest.New(30)
 	log.Add(500, strings.Repeat("compressed in the log ", 100))
 	b, info := segmenttest.Write(t, log.Messages[3:], 7)
 	var want strings.Builder
 	r, err := segment.Open(strings.NewReader(string(b)), int64(len(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for c, err := range r.Commits(0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		fmt.Fprintf(&want, "position %d realm %x commit %d first revision %d time %d size %d\n",
 			c.Position, c.RealmID, c.Sequence, c.FirstRevision, c.Time, len(c.Message))
 	}
 	read := func(content []byte) (string, error) {
 		file := filepath.Join(t.TempDir(), "segment")
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, content, 0o600))
 		out, err := exec.CommandContext(t.Context(), interpreter, "segment/read.py", file).CombinedOutput()
 		return string(out), err
 	}
@@ -61,9 +54,7 @@ func TestSegmentInPython(t *testing.T) {
 		}
 	}
 	recorded, err := os.ReadFile(filepath.Join("..", "test", "formats", "testdata", "1", "uses", "log.segment"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if out, err := read(recorded); err != nil {
 		t.Errorf("a recording: %v\n%s", err, out)
 	}

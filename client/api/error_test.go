@@ -15,15 +15,14 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // constants returns the constants of a file whose names begin with Err, and their values.
 func constants(t *testing.T, file string) map[string]string {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	found := map[string]string{}
 	ast.Inspect(f, func(n ast.Node) bool {
 		d, ok := n.(*ast.GenDecl)
@@ -56,9 +55,7 @@ func TestOneNameForEachReason(t *testing.T) {
 		t.Errorf("package client has the reasons %v, package api %v", aliases, reasons)
 	}
 	page, err := os.ReadFile("../../docs/errors.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var documented []string
 	for _, m := range regexp.MustCompile("(?m)^\\| (\\d{3}) \\| `(\\w+)` \\|").FindAllStringSubmatch(string(page), -1) {
 		documented = append(documented, m[2])

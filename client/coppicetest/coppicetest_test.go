@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/coppicetest"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -27,13 +28,9 @@ func TestStart(t *testing.T) {
 	}
 	const finalizer = "example.com/bucket"
 	web, err := c.Resource(deployments, "shop").Create(ctx, &client.Object{Metadata: &client.ObjectMeta{Name: "web", Finalizers: []string{finalizer}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	owned := &client.Object{Metadata: &client.ObjectMeta{Name: "web", Namespace: "shop"}}
-	if err := client.SetControllerReference(web, owned); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.SetControllerReference(web, owned))
 	if _, err := c.Resource(configMaps, "shop").Create(ctx, owned); err != nil {
 		t.Fatal(err)
 	}

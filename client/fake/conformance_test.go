@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/client/fake"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // step is an operation, which returns its result as text.
@@ -58,9 +59,7 @@ func TestConformance(t *testing.T) {
 // revision returns the revision of a realm.
 func revision(w *world) uint64 {
 	s, err := w.c.Status(w.ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return s.GetRevision()
 }
 
@@ -71,18 +70,14 @@ func (w *world) new(name string, owners ...string) *client.Object {
 	for _, owner := range owners {
 		resource, of, _ := strings.Cut(owner, "/")
 		found := w.get(client.ParseResource(resource), "shop", of)
-		if err := client.SetOwnerReference(found, o, client.WithBlockOwnerDeletion(true)); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Succeed(w.t, client.SetOwnerReference(found, o, client.WithBlockOwnerDeletion(true)))
 	}
 	return o
 }
 
 func (w *world) get(r client.Resource, namespace, name string) *client.Object {
 	o, err := w.c.Resource(r, namespace).Get(w.ctx, name, client.IncludeUninitialized(true))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return o
 }
 

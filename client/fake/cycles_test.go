@@ -6,6 +6,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/fake"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -14,12 +15,8 @@ func own(t *testing.T, c client.Interface, name string, owner *client.Object) {
 	t.Helper()
 	objects := c.Resource(configMaps, "shop")
 	o, err := objects.Get(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.SetOwnerReference(owner, o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, client.SetOwnerReference(owner, o))
 	if _, err := objects.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -29,10 +26,8 @@ func own(t *testing.T, c client.Interface, name string, owner *client.Object) {
 func cycle(t *testing.T, c client.Interface, first, second string, owner *client.Object) {
 	t.Helper()
 	o := named(first)
-	if err := client.SetOwnerReference(owner, o); err != nil {
-		t.Fatal(err)
-	}
-	a, b := must(t, c, configMaps, o), must(t, c, configMaps, named(second))
+	must.Succeed(t, client.SetOwnerReference(owner, o))
+	a, b := created(t, c, configMaps, o), created(t, c, configMaps, named(second))
 	own(t, c, second, a)
 	own(t, c, first, b)
 }
@@ -62,11 +57,11 @@ func TestUnreachableCycles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cycle(t, c, "a", "b", must(t, c, configMaps, named("owner")))
+	cycle(t, c, "a", "b", created(t, c, configMaps, named("owner")))
 	remove("owner")
 	exist(true, "a", "b")
 
-	cycle(t, c, "x", "y", must(t, c, configMaps, named("other")))
+	cycle(t, c, "x", "y", created(t, c, configMaps, named("other")))
 	if _, err := c.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(t.Context(), &client.Object{
 		Metadata: &client.ObjectMeta{Name: "settings"}, Spec: []byte(`{"unreachableCycles":"collect"}`),
 	}); err != nil {
@@ -76,9 +71,7 @@ func TestUnreachableCycles(t *testing.T) {
 	exist(true, "x", "y", "other")
 
 	plan, err := objects.Plan(t.Context(), []string{"other"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, o := range plan.GetObjects() {
 		if removed := o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED; removed != (o.GetName() == "other") {
 			t.Errorf("the plan has %s as %s", o.GetName(), o.GetOutcome())

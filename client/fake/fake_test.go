@@ -13,15 +13,14 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/fake"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
-// must creates an object in namespace shop.
-func must(t *testing.T, c client.Interface, r client.Resource, o *client.Object) *client.Object {
+// created creates an object in namespace shop.
+func created(t *testing.T, c client.Interface, r client.Resource, o *client.Object) *client.Object {
 	t.Helper()
 	o, err := c.Resource(r, "shop").Create(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return o
 }
 
@@ -35,16 +34,14 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.New()
-		owner := must(t, c, deployments, named("web"))
+		owner := created(t, c, deployments, named("web"))
 		for _, name := range []string{"b", "a"} {
 			o := named(name)
 			o.Metadata.Labels = map[string]string{"app": "web"}
-			if err := client.SetControllerReference(owner, o); err != nil {
-				t.Fatal(err)
-			}
-			must(t, c, configMaps, o)
+			must.Succeed(t, client.SetControllerReference(owner, o))
+			created(t, c, configMaps, o)
 		}
-		must(t, c, configMaps, named("other"))
+		created(t, c, configMaps, named("other"))
 		ctx, stop := context.WithCancel(t.Context())
 		watch := func(opts ...client.WatchOption) *[]string {
 			var seen []string
@@ -79,9 +76,7 @@ func TestWatch(t *testing.T) {
 			return &seen
 		}
 		before, err := c.Resource(configMaps, "shop").ListPage(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all, web := watch(), watch(client.LabelSelector("app=web"))
 		synctest.Wait()
 		if _, err := c.Resource(configMaps, "shop").Patch(ctx, "a", []byte(`{"metadata":{"labels":null}}`)); err != nil {
@@ -129,8 +124,8 @@ func TestRunFinalizer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.New()
-		must(t, c, configMaps, named("a", external, "example.com/other"))
-		must(t, c, configMaps, named("b", external))
+		created(t, c, configMaps, named("a", external, "example.com/other"))
+		created(t, c, configMaps, named("b", external))
 		ctx, stop := context.WithCancel(t.Context())
 		// Time that passes in the bubble does not order accesses to memory: hence the mutex.
 		var mu sync.Mutex
@@ -218,7 +213,7 @@ func TestRunAgent(t *testing.T) {
 		c := fake.New()
 		pod := named("p")
 		pod.Spec = []byte(`{"nodeName":"n1","terminationGracePeriodSeconds":7}`)
-		must(t, c, pods, pod)
+		created(t, c, pods, pod)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		var deadline time.Time
@@ -271,11 +266,9 @@ func TestObjectsAreCopied(t *testing.T) {
 	c := fake.New()
 	o := named("a", external)
 	o.Spec = []byte(`{"n":1}`)
-	created := must(t, c, configMaps, o)
+	created := created(t, c, configMaps, o)
 	got, err := c.Resource(configMaps, "shop").Get(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, x := range []*client.Object{o, created, got} {
 		x.Metadata.Finalizers[0] = "example.com/changed"
 		copy(x.Spec, `{"n":2}`)
@@ -354,12 +347,10 @@ func TestFinalizersOfUsedObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.New()
-		network := must(t, c, configMaps, named("network", external))
+		network := created(t, c, configMaps, named("network", external))
 		machine := named("machine", external)
-		if err := client.AddUse(network, machine); err != nil {
-			t.Fatal(err)
-		}
-		must(t, c, configMaps, machine)
+		must.Succeed(t, client.AddUse(network, machine))
+		created(t, c, configMaps, machine)
 		ctx, stop := context.WithCancel(t.Context())
 		var mu sync.Mutex
 		var order []string

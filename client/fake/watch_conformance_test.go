@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/client/coppicetest"
 	"github.com/coppice-gc/coppice/client/fake"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A watch of a fake delivers the events that one of a real realm delivers, with and
@@ -35,9 +36,7 @@ func watchStory(t *testing.T, w *world) map[string][]string {
 	c := w.c.Resource(configMaps, "shop")
 	act := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	labelled := func(name, app string) *client.Object {
 		o := named(name)

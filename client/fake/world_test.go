@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -77,9 +78,7 @@ func (w *world) object(o *client.Object) string {
 		text += " initializer:" + i.GetName()
 	}
 	maps, err := json.Marshal([]any{m.GetLabels(), m.GetAnnotations()})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return text + fmt.Sprintf(" %s spec:%s status:%s extra:%s", maps, o.GetSpec(), o.GetStatus(), o.GetExtra())
 }
 
@@ -151,9 +150,7 @@ func (w *world) state() string {
 				lines = append(lines, r.String()+" are not registered")
 				break
 			}
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			must.Succeed(w.t, err)
 			lines = append(lines, w.object(o))
 		}
 	}
@@ -163,9 +160,7 @@ func (w *world) state() string {
 // work returns the pending work of external finalizers and agents as text.
 func (w *world) work() string {
 	s, err := w.c.Status(w.ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	text := fmt.Sprintf("idle:%t", s.GetIdle())
 	for _, p := range s.GetPending() {
 		text += fmt.Sprintf(" %s:%d", p.GetType(), p.GetRows())

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/client/fake"
 	"github.com/coppice-gc/coppice/client/reconcile"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -99,19 +100,15 @@ func (h *harness) expect(want ...string) {
 	}
 }
 
-// must creates an object, perhaps with a controller.
-func must(t *testing.T, c client.Interface, r client.Resource, name string, controller *client.Object) *client.Object {
+// created creates an object, perhaps with a controller.
+func created(t *testing.T, c client.Interface, r client.Resource, name string, controller *client.Object) *client.Object {
 	t.Helper()
 	o := &client.Object{Metadata: &client.ObjectMeta{Name: name, Namespace: "shop"}}
 	if controller != nil {
-		if err := client.SetControllerReference(controller, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.SetControllerReference(controller, o))
 	}
 	o, err := c.Resource(r, "shop").Create(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return o
 }
 
@@ -121,7 +118,7 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.New()
-		a, b := must(t, c, deployments, "a", nil), must(t, c, deployments, "b", nil)
+		a, b := created(t, c, deployments, "a", nil), created(t, c, deployments, "b", nil)
 		h := start(t, c, &recorder{}, reconcile.Owns(configMaps), reconcile.Watches(secrets, func(o *client.Object) []reconcile.Key {
 			return []reconcile.Key{{Namespace: o.GetMetadata().GetNamespace(), Name: o.GetMetadata().GetLabels()["for"]}}
 		}))
@@ -133,14 +130,12 @@ func TestEvents(t *testing.T) {
 		}
 		h.expect("shop/a")
 
-		must(t, c, configMaps, "other", nil)
-		owned := must(t, c, configMaps, "x", a)
+		created(t, c, configMaps, "other", nil)
+		owned := created(t, c, configMaps, "x", a)
 		h.expect("shop/a")
 		// The previous owner is reconciled too.
 		owned.Metadata.OwnerReferences = nil
-		if err := client.SetControllerReference(b, owned); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.SetControllerReference(b, owned))
 		if _, err := c.Resource(configMaps, "shop").Update(t.Context(), owned); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +185,7 @@ func TestBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.New()
-		must(t, c, deployments, "a", nil)
+		created(t, c, deployments, "a", nil)
 		var reported []error
 		r := &recorder{reply: func(reconcile.Key, int) (reconcile.Result, error) {
 			return reconcile.Result{RequeueAfter: time.Nanosecond}, errors.New("down")
@@ -237,7 +232,7 @@ func TestRetryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.New()
 		for i := range 5 {
-			must(t, c, deployments, fmt.Sprint("d", i), nil)
+			created(t, c, deployments, fmt.Sprint("d", i), nil)
 		}
 		r := &recorder{reply: func(_ reconcile.Key, n int) (reconcile.Result, error) {
 			if n == 1 {
@@ -271,8 +266,8 @@ func TestTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.New()
-		must(t, c, deployments, "a", nil)
-		must(t, c, deployments, "b", nil)
+		created(t, c, deployments, "a", nil)
+		created(t, c, deployments, "b", nil)
 		r := &recorder{reply: func(key reconcile.Key, n int) (reconcile.Result, error) {
 			if key.Name == "a" && n == 1 {
 				return reconcile.Result{RequeueAfter: time.Minute}, nil
@@ -308,7 +303,7 @@ func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.New()
 		for i := range 5 {
-			must(t, c, deployments, fmt.Sprint("d", i), nil)
+			created(t, c, deployments, fmt.Sprint("d", i), nil)
 		}
 		var mu sync.Mutex
 		active, most, calls := map[reconcile.Key]int{}, 0, map[reconcile.Key]int{}

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client/restore"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -180,9 +181,7 @@ func TestPlanDangling(t *testing.T) {
 		c := restore.NewSelection(map[string]bool{w.gone("rs").String(): true})
 		for _, e := range w.log {
 			if e.Revision >= revision {
-				if err := c.AddEvents([]restore.Event{e}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.AddEvents([]restore.Event{e}))
 			}
 		}
 		return w, restore.Build(w.input(c, before, o))

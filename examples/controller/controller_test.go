@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client/fake"
 	"github.com/coppice-gc/coppice/client/reconcile"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -87,9 +88,7 @@ func testController(t *testing.T, c client.Interface) {
 	pages := func() string {
 		var names []string
 		for o, err := range c.Resource(configMaps, "shop").List(ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			names = append(names, o.GetMetadata().GetName())
 		}
 		return strings.Join(names, " ")

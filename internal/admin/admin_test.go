@@ -14,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -22,19 +23,13 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func get(ctx context.Context, t *testing.T, s *admin.Server, path string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Address()+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Close = true
 	reply, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer reply.Body.Close()
 	body, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return reply.StatusCode, string(body)
 }
 
@@ -46,9 +41,7 @@ func serve(t *testing.T, address string, ready func() error, profiles bool) (s *
 	r.MustRegister(c)
 	c.Add(3)
 	s, err := admin.Listen(address, r, ready, profiles)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	running := testkit.Run(t, s.Run).MayFail()
 	return s, func() error {
 		running.Cancel()

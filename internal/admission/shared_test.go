@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/coppice-gc/coppice/internal/admission"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // fill takes places for a realm until it gets none, and returns their number.
@@ -105,9 +106,7 @@ func TestWaitingForTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := admission.NewShared(2)
 		a, b := admission.New(2, 2).Within(shared, "a"), admission.New(2, 2).Within(shared, "b")
-		if err := errors.Join(a.Try("x"), b.Try("x")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(a.Try("x"), b.Try("x")))
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan error, 1)
 		acquire := func(ctx context.Context) {

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A store that ends reads early is read again. If it goes on to, that is an error of the store: neither an
@@ -163,9 +164,7 @@ func TestStuck(t *testing.T) {
 func testStuck(t *testing.T, name string, call func(context.Context, archive.Store) error) {
 	t.Helper()
 	store := newStuck(newStore(t), name)
-	if err := store.Store.Put(t.Context(), "a/b", strings.NewReader("x"), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, store.Store.Put(t.Context(), "a/b", strings.NewReader("x"), 1))
 	open := func(context.Context) (archive.Store, error) {
 		store.wait("opening")
 		return store, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -40,16 +41,12 @@ func commitTime(sequence uint64) time.Time {
 // putSnapshot puts a snapshot and, if it is verified, its record.
 func putSnapshot(t *testing.T, s archive.Store, sequence uint64, content string, verified bool) {
 	t.Helper()
-	if err := s.Put(t.Context(), archive.SnapshotName(segmenttest.Realm, sequence).String(), strings.NewReader(content), int64(len(content))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Put(t.Context(), archive.SnapshotName(segmenttest.Realm, sequence).String(), strings.NewReader(content), int64(len(content))))
 	if !verified {
 		return
 	}
 	v := archive.Verification{Sequence: sequence, Hash: sha256.Sum256([]byte(content)), At: commitTime(sequence)}
-	if err := archive.PutVerification(t.Context(), s, segmenttest.Realm, v); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, archive.PutVerification(t.Context(), s, segmenttest.Realm, v))
 }
 
 // short names an entry by its kind and its last commit.
@@ -89,9 +86,7 @@ func TestPruneByAge(t *testing.T) {
 		s := pruned(t)
 		now := commitTime(sequence).Add(time.Hour)
 		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Age: time.Hour}, Now: now, Check: hashed, Skipped: ignored})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := short(p.Delete); !slices.Equal(got, oldest[:c.n]) || p.Until != c.until || p.Needed != c.needed || p.Snapshot != 40 {
 			t.Errorf("at commit %d: %v until %d, needed %t by snapshot %d; want %d entries, %+v", sequence, got, p.Until, p.Needed, p.Snapshot, c.n, c)
 		}
@@ -99,9 +94,7 @@ func TestPruneByAge(t *testing.T) {
 		if p.DeleteBytes+p.KeptBytes != size(before) || len(p.Delete)+p.Kept != len(before) {
 			t.Errorf("%+v of %d entries with %d bytes", p, len(before), size(before))
 		}
-		if err := p.Do(t.Context(), s, now, func(archive.Entry) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Do(t.Context(), s, now, func(archive.Entry) error { return nil }))
 		if until, err := archive.PrunedUntil(t.Context(), s, segmenttest.Realm); until != c.until || err != nil {
 			t.Errorf("pruned until %d, %v", until, err)
 		}
@@ -125,9 +118,7 @@ func TestPruneByBytes(t *testing.T) {
 		s := pruned(t)
 		r := lifecycle.Retention{Bytes: 1 + draw.Int64N(total+10)}
 		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: r, Now: commitTime(50), Check: hashed, Skipped: ignored})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if p.KeptBytes > r.Bytes != p.Needed || p.Needed && p.Until != 40 {
 			t.Errorf("seed %d: %+v keeps %d bytes, until %d, needed %t", seed, r, p.KeptBytes, p.Until, p.Needed)
 		}
@@ -176,9 +167,7 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	for _, damaged := range []uint64{40, 50} {
 		s = pruned(t)
 		name, content := archive.SnapshotName(segmenttest.Realm, damaged).String(), "damaged"
-		if err := errors.Join(s.Delete(t.Context(), name), s.Put(t.Context(), name, strings.NewReader(content), int64(len(content)))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(s.Delete(t.Context(), name), s.Put(t.Context(), name, strings.NewReader(content), int64(len(content)))))
 		p, err = archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: all, Now: commitTime(99), Check: hashed, Skipped: ignored})
 		if err != nil || p.Snapshot != 30 || p.Until != 30 || !slices.Equal(short(p.Delete), []string{"segment 10", "segment 20", "snapshot 20", "segment 30"}) {
 			t.Errorf("with snapshot %d damaged: %+v, %v", damaged, short(p.Delete), err)
@@ -200,9 +189,7 @@ func TestPruneInterrupted(t *testing.T) {
 	for after := range 7 {
 		s := pruned(t)
 		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, archive.PruneRule{Retention: lifecycle.Retention{Bytes: 1}, Now: commitTime(99), Check: hashed, Skipped: ignored})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		deletes := after
 		store := &archivetest.Hooked{Store: s, Before: func(_ context.Context, c archivetest.Call) error {
 			if c.Op == archivetest.Delete {
@@ -378,9 +365,7 @@ func TestDamagedRecord(t *testing.T) {
 		t.Fatalf("the newest is that of commit %d", got)
 	}
 	name := archive.VerifiedName(segmenttest.Realm, 50).String()
-	if err := errors.Join(s.Delete(t.Context(), name), s.Put(t.Context(), name, strings.NewReader("{}\nx"), 4)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(s.Delete(t.Context(), name), s.Put(t.Context(), name, strings.NewReader("{}\nx"), 4)))
 	if got := newest(); got != 40 {
 		t.Errorf("the newest is that of commit %d", got)
 	}

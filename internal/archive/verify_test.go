@@ -17,14 +17,13 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func newStore(t *testing.T) archive.Store {
 	t.Helper()
 	s, err := dirstore.Create(filepath.Join(t.TempDir(), "archive"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -36,18 +35,14 @@ func put(t *testing.T, s archive.Store, log *segmenttest.Log, first, last int, d
 		damage(b)
 	}
 	name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: uint64(first), Last: uint64(last)}.String()
-	if err := s.Put(t.Context(), name, bytes.NewReader(b), int64(len(b))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Put(t.Context(), name, bytes.NewReader(b), int64(len(b))))
 	return name
 }
 
 func list(t *testing.T, s archive.Store) (entries []archive.Entry) {
 	t.Helper()
 	for e, err := range s.List(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		entries = append(entries, e)
 	}
 	return entries
@@ -97,9 +92,7 @@ func TestVerify(t *testing.T) {
 			for _, p := range tc.parts {
 				put(t, s, p.log, p.first, p.last, p.damage)
 			}
-			if err := s.Put(t.Context(), "others/1", strings.NewReader("x"), 1); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Put(t.Context(), "others/1", strings.NewReader("x"), 1))
 			var read int64
 			reports, err := archive.Verify(t.Context(), s, list(t, s), nil, func(n int64) { read += n })
 			if err != nil || len(reports) != 1 {
@@ -129,9 +122,7 @@ func TestVerifyNames(t *testing.T) {
 	s := newStore(t)
 	b, info := segmenttest.Write(t, segmenttest.New(5).Messages, 0)
 	name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: 1, Last: 6}
-	if err := s.Put(t.Context(), name.String(), bytes.NewReader(b), int64(len(b))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Put(t.Context(), name.String(), bytes.NewReader(b), int64(len(b))))
 	reports, err := archive.Verify(t.Context(), s, list(t, s), nil, func(int64) {})
 	if err != nil || len(reports) != 1 || len(reports[0].Problems) != 1 || !strings.Contains(reports[0].Problems[0].Err.Error(), "its content is that of entry") {
 		t.Errorf("%+v, %v", reports, err)
@@ -145,16 +136,12 @@ func TestCopy(t *testing.T) {
 	put(t, src, log, 1, 10, nil)
 	put(t, src, log, 11, 20, nil)
 	put(t, dst, log, 11, 20, nil)
-	if err := src.Put(t.Context(), archive.RealmPrefix(segmenttest.Realm)+"others/1", strings.NewReader("of a later version"), 18); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, src.Put(t.Context(), archive.RealmPrefix(segmenttest.Realm)+"others/1", strings.NewReader("of a later version"), 18))
 	var read int64
 	progress := func(n int64) { read += n }
 	entries := list(t, src)
 	for _, other := range []string{"coppice.secret", "graph/default/000001.sst", "c0/segment/1"} {
-		if err := src.Put(t.Context(), other, strings.NewReader("no entry"), 8); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, src.Put(t.Context(), other, strings.NewReader("no entry"), 8))
 	}
 	all := list(t, src)
 	done, err := archive.Copy(t.Context(), dst, src, all, nil, progress)
@@ -198,14 +185,10 @@ func TestCopySnapshots(t *testing.T) {
 	for sequence := range uint64(4) {
 		name := archive.SnapshotName(segmenttest.Realm, sequence+1)
 		if sequence < 3 {
-			if err := src.Put(t.Context(), name.String(), strings.NewReader("content"), 7); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, src.Put(t.Context(), name.String(), strings.NewReader("content"), 7))
 		}
 		if sequence == 2 {
-			if err := src.Put(t.Context(), archive.VerifiedName(segmenttest.Realm, 3).String(), strings.NewReader("damaged"), 7); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, src.Put(t.Context(), archive.VerifiedName(segmenttest.Realm, 3).String(), strings.NewReader("damaged"), 7))
 		} else if err := archive.PutVerification(t.Context(), src, segmenttest.Realm, archive.Verification{Sequence: sequence + 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -325,13 +308,9 @@ func TestUnreadSnapshot(t *testing.T) {
 	snapshot, record := archive.SnapshotName(first, 7).String(), archive.VerifiedName(first, 7).String()
 	damaged, pruned := archive.VerifiedName(first, 8).String(), archive.Name{Realm: second, Kind: archive.Pruned, First: 5, Last: 5}.String()
 	for name, content := range map[string]string{snapshot: "content", damaged: "damaged", pruned: "{}", archive.SnapshotName(first, 8).String(): "content"} {
-		if err := s.Put(t.Context(), name, strings.NewReader(content), int64(len(content))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Put(t.Context(), name, strings.NewReader(content), int64(len(content))))
 	}
-	if err := archive.PutVerification(t.Context(), s, first, archive.Verification{Sequence: 7}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, archive.PutVerification(t.Context(), s, first, archive.Verification{Sequence: 7}))
 	put(t, s, segmenttest.New(5), 1, 5, nil)
 	check := func(_ context.Context, in io.Reader, _ archive.Name) (hash [32]byte, err error) {
 		_, err = io.Copy(io.Discard, in)
@@ -370,17 +349,13 @@ func TestProblems(t *testing.T) {
 	newer := put(t, s, log, 11, 20, func(b []byte) { b[8], b[20] = 2, b[20]^1 })
 	put(t, s, log, 21, 30, nil)
 	entries := list(t, s)
-	if err := s.Delete(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Delete(t.Context(), gone))
 	empty := archive.Name{Realm: segmenttest.Realm, Kind: archive.Segment, First: 31, Last: 40}.String()
 	want := map[string]archive.ProblemKind{gone: archive.ProblemGone, newer: archive.ProblemVersion, empty: archive.ProblemDamaged}
 	entries = append(entries, archive.Entry{Name: empty})
 	done, err := archive.Copy(t.Context(), newStore(t), s, entries, nil, func(int64) {})
 	reports, failed := archive.Verify(t.Context(), s, entries, nil, func(int64) {})
-	if err = errors.Join(err, failed); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, failed))
 	for how, problems := range map[string][]archive.Problem{"copy": done.Problems, "verify": reports[0].Problems} {
 		got := map[string]archive.ProblemKind{}
 		for _, p := range problems {
@@ -399,9 +374,7 @@ func TestCopyConflict(t *testing.T) {
 	log := segmenttest.New(20)
 	name := put(t, src, log, 1, 10, nil)
 	put(t, src, log, 11, 20, nil)
-	if err := dst.Put(t.Context(), name, strings.NewReader("x"), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, dst.Put(t.Context(), name, strings.NewReader("x"), 1))
 	done, err := archive.Copy(t.Context(), dst, src, list(t, src), nil, func(int64) {})
 	if err != nil || done.Copied != 1 || len(done.Problems) != 1 || done.Problems[0].Name != name || !strings.Contains(done.Problems[0].Err.Error(), "verify both archives") {
 		t.Errorf("%+v, %v", done, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -81,9 +82,7 @@ func TestRealErrors(t *testing.T) {
 	if _, err := bus.EnsureLog(ctx, js, realm, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := bus.EnsureStreams(ctx, js, realm, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bus.EnsureStreams(ctx, js, realm, 1))
 	publish := func(subject string, data []byte, opts ...jetstream.PublishOpt) error {
 		ctx, cancel := context.WithTimeout(ctx, testkit.Timeout)
 		defer cancel()
@@ -124,17 +123,13 @@ func TestRealErrors(t *testing.T) {
 		t.Errorf("one piece too many: %v is due to its subject", err)
 	}
 
-	if err := js.DeleteStream(ctx, full.Name); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, js.DeleteStream(ctx, full.Name))
 	check("no stream", publish(work, nil), bus.Ambiguous, 0)
 	_, err := js.Stream(ctx, full.Name)
 	if !bus.IsNotReady(err) {
 		t.Errorf("a missing stream is nothing to wait for: %v", err)
 	}
-	if err := server.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Shutdown())
 	testkit.WaitFor(t, ctx, "the connection to notice", func() bool { return !js.Conn().IsConnected() })
 	if got := bus.Classify(publish(log, nil)); got != bus.Retry {
 		t.Errorf("without a connection: %s", got)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A consumer leaves out messages if they precede what it has delivered and are not waiting for an acknowledgement.
@@ -18,9 +19,7 @@ func TestLeaveOut(t *testing.T) {
 	name := bus.WorkStream(bus.DefaultRealm)
 	// The streams of Coppice are work queues. Here that would forbid the consumer that begins late.
 	s, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{bus.WorkSubject(bus.DefaultRealm, ">")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	early, late := bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), bus.WorkSubject(bus.DefaultRealm, bus.QueueDrain)
 	for _, subject := range []string{early, early, late, late, late} {
 		if _, err := js.Publish(ctx, subject, nil); err != nil {
@@ -28,9 +27,7 @@ func TestLeaveOut(t *testing.T) {
 		}
 	}
 	healthy, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: "healthy", FilterSubject: early, AckPolicy: jetstream.AckExplicitPolicy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if m, err := healthy.Next(jetstream.FetchMaxWait(testkit.Timeout)); err != nil || m.Subject() != early {
 		t.Fatal(m, err)
 	}
@@ -56,13 +53,9 @@ func TestLeaveOut(t *testing.T) {
 		t.Fatalf("%v leave out messages, want the consumer late", leave)
 	}
 	for range 2 { // only the first still finds the consumer that leaves out messages
-		if err := bus.RenewConsumer(ctx, s, leave[0], c); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, bus.RenewConsumer(ctx, s, leave[0], c))
 		is, err := s.Consumer(ctx, "late")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if m, err := is.Next(jetstream.FetchMaxWait(testkit.Timeout)); err != nil || m.Subject() != late {
 			t.Fatal(m, err)
 		}

@@ -10,14 +10,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/coppice-gc/coppice/internal/datadir"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func mode(t *testing.T, name string) os.FileMode {
 	t.Helper()
 	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return info.Mode().Perm()
 }
 
@@ -25,14 +24,10 @@ func mode(t *testing.T, name string) os.FileMode {
 func TestModesOfDirectories(t *testing.T) {
 	t.Parallel()
 	shared := filepath.Join(t.TempDir(), "shared")
-	if err := os.Mkdir(shared, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(shared, 0o755))
 	below := filepath.Join(shared, "a", "b")
 	for _, dir := range []string{shared, below} {
-		if err := datadir.Make(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, datadir.Make(dir))
 	}
 	if got := mode(t, shared); got != 0o755 {
 		t.Errorf("Make changed the mode of a directory to %v", got)
@@ -40,9 +35,7 @@ func TestModesOfDirectories(t *testing.T) {
 	if got := mode(t, below); got != datadir.DirMode {
 		t.Errorf("a new directory has mode %v", got)
 	}
-	if err := datadir.Own(shared); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, datadir.Own(shared))
 	if got := mode(t, shared); got != datadir.DirMode {
 		t.Errorf("an owned directory has mode %v", got)
 	}
@@ -54,9 +47,7 @@ func TestModesOfFiles(t *testing.T) {
 	name := func(s string) string { return filepath.Join(dir, s) }
 	closing := func(c interface{ Close() error }, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
@@ -71,9 +62,7 @@ func TestModesOfFiles(t *testing.T) {
 			t.Errorf("%s has mode %v", s, got)
 		}
 	}
-	if err := fs.MkdirAll(name("dir"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fs.MkdirAll(name("dir"), 0o755))
 	if got := mode(t, name("dir")); got != datadir.DirMode {
 		t.Errorf("dir has mode %v", got)
 	}

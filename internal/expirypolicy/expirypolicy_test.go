@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -74,9 +75,7 @@ func TestMatches(t *testing.T) {
 			object(0, nil, `{"l":[`+strings.Repeat("1,", 99)+`1]}`), false, "cost limit exceeded"},
 	} {
 		p, err := expirypolicy.Parse([]byte(c.spec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := p.Matches(c.o, now)
 		if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("%s: %t, %v, want %t and the error %q", c.name, got, err, c.want, c.fails)

@@ -10,18 +10,15 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func document(t *testing.T, text string) any {
 	t.Helper()
 	o, err := manifest.FromJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	v, err := jsonpath.Document(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return v
 }
 
@@ -80,9 +77,7 @@ func written(command, text string, v any) (string, error) {
 func TestTemplateTwice(t *testing.T) {
 	t.Parallel()
 	template, err := jsonpath.Parse(`{range .spec.l[*]}{@};{end}`, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range 2 {
 		var b strings.Builder
 		if err := template.Execute(&b, spec(t, `"l":[1,2]`)); err != nil || b.String() != "1;2;" {
@@ -155,13 +150,9 @@ func TestCompare(t *testing.T) {
 		`"a", "b"`,
 	} {
 		p, err := jsonpath.ParsePath(".spec.l[*]")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		values, err := p.Select(spec(t, `"l":[`+sorted+`]`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i, a := range values {
 			for j, b := range values {
 				if got, err := jsonpath.Compare(a, b); err != nil || (got < 0) != (i < j) || (got > 0) != (i > j) {

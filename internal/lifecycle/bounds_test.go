@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -49,9 +50,7 @@ var writing = map[string]writes{
 func imported(t *testing.T, r *lifecycletest.Realm, at lifecycle.Key) {
 	t.Helper()
 	out, err := lifecycle.Import(r.Context(), at, "", listed("metadata.finalizers", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Apply(out.Events)
 }
 

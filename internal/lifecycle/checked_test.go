@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -26,9 +27,7 @@ func TestCheckedIsDecidedAgain(t *testing.T) {
 	var warnings [][]string
 	for range 2 {
 		out, err := lifecycle.CreateChecked(r.Context(), at, &c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if n := out.Events[0].Object.Node; len(n.Owners) != 1 || n.APIVersion != "v1" {
 			t.Errorf("the node is %+v", n)
 		}
@@ -86,9 +85,7 @@ func TestOwnersThatStayAreNotRead(t *testing.T) {
 	at := lifecycle.Key{Kind: r.Kinds().Of("", "Pod"), Namespace: "default"}
 	create := func(m *coppicev1.ObjectMeta) *lifecycle.Node {
 		out, err := lifecycle.Create(r.Context(), at, &coppicev1.Object{Metadata: m})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Apply(out.Events)
 		return r.Node(out.Events[0].UID)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -21,9 +22,7 @@ func TestManyClaims(t *testing.T) {
 		owner := uid.MustParse("owner")
 		create := func(o *coppicev1.Object, decide func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)) {
 			out, err := decide(r.Context(), at, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.Apply(out.Events)
 		}
 		if there {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -27,9 +28,7 @@ func TestKept(t *testing.T) {
 			meta.OwnerReferences = append(meta.OwnerReferences, ref)
 		}
 		out, err := lifecycle.Create(r.Context(), podKey(r, ""), &coppicev1.Object{Metadata: meta})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Apply(out.Events)
 		return out.Events[0].UID
 	}

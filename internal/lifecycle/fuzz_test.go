@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -100,17 +101,13 @@ func FuzzPatch(f *testing.F) {
 			Metadata: &coppicev1.ObjectMeta{Name: "x", Labels: map[string]string{"app": "web"}, Finalizers: []string{"a/b"}},
 			Spec:     []byte(`{"a":{"b":1}}`), Extra: []byte(`{"data":{"k":"v"}}`),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Apply(out.Events)
 		u := out.Events[0].UID
 		at.Name = "x"
 		if terminating {
 			out, err := lifecycle.Delete(r.Context(), at, "", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.Apply(out.Events)
 		}
 		was := r.Node(u)

@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/kept"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -48,9 +49,7 @@ func TestExternalFinalizersAreKept(t *testing.T) {
 			r := memrealm.New()
 			at := lifecycle.Key{Kind: r.Kinds().Resource("configmaps"), Namespace: "shop"}
 			out, err := lifecycle.Create(r.Context(), at, object(strings.Fields(q.stored)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.Apply(out.Events)
 			u := out.Events[0].UID
 			before := r.Node(u).Revision
@@ -93,9 +92,7 @@ func TestApplyKeepsExternalFinalizers(t *testing.T) {
 		ctx := r.Context()
 		ctx.RemovesFinalizers = false
 		out, err := lifecycle.Apply(ctx, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a", Finalizers: strings.Fields(step.sent)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Apply(out.Events)
 		n := r.Node(r.Lookup(at.Kind, at.Namespace, "a"))
 		if names, _ := kept.Finalizers(out.Warnings); !slices.Equal(n.Finalizers, strings.Fields(step.want)) || !slices.Equal(names, strings.Fields(step.kept)) {
@@ -114,9 +111,7 @@ func TestTooManyAreKept(t *testing.T) {
 		o.Metadata.Finalizers = append(o.Metadata.Finalizers, fmt.Sprint("x/", i))
 	}
 	out, err := lifecycle.Create(r.Context(), at, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Apply(out.Events)
 	ctx := r.Context()
 	ctx.RemovesFinalizers = false

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -17,9 +18,7 @@ func TestPodsUntil(t *testing.T) {
 		r := lifecycletest.New()
 		do := func(out *lifecycle.Outcome, err *lifecycle.Error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.Apply(out.Events)
 		}
 		create := func(resource, namespace, name, spec string) {
@@ -33,9 +32,7 @@ func TestPodsUntil(t *testing.T) {
 		namespace := lifecycle.Key{Kind: r.Kinds().Resource("namespaces"), Name: "shop"}
 		do(lifecycle.Delete(r.Context(), namespace, "", nil))
 		n, err := lifecycle.Find(r, namespace)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if until := lifecycle.PodsUntil(r, n); (until != 0) != want {
 			t.Errorf("with %s, contents wait until %d", timeout, until)
 		}

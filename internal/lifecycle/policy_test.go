@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -22,9 +23,7 @@ func TestStoredBlankSelector(t *testing.T) {
 	t.Parallel()
 	node := &lifecycle.Node{UID: "policy", APIVersion: lifecycle.APIVersion, Kind: "ProtectionPolicy", Name: "all"}
 	kinds, err := lifecycle.NewKinds().WithPolicy(node, &coppicev1.Body{Spec: []byte(`{"kind":"Pod","reason":"r","selector":" "}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pods := &lifecycle.Kind{KindSpec: lifecycle.KindSpec{Kind: "Pod", Plural: "pods"}}
 	for _, labels := range []map[string]string{nil, {"env": "prod"}} {
 		if p := kinds.Policies()[0]; !p.Covers(storedPolicy{node: node}, pods, labels) {

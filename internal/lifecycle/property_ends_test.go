@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -32,9 +33,7 @@ func podOwners(t *rapid.T, names []string, blocking bool) []*coppicev1.OwnerRefe
 
 // apply applies what was decided.
 func apply(t *rapid.T, r *lifecycletest.Realm, out *lifecycle.Outcome, refused *lifecycle.Error) {
-	if refused != nil {
-		t.Fatal(refused)
-	}
+	must.Succeed(t, refused)
 	r.Apply(out.Events)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -26,9 +27,7 @@ func TestOrderOfImports(t *testing.T) {
 		r := lifecycletest.New()
 		for _, spec := range []lifecycle.KindSpec{oldDeployment, gadget} {
 			out, err := lifecycle.Create(r.Context(), lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Kind")}, lifecycletest.Registration(spec))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.Apply(out.Events)
 		}
 		objects := drawImported(t, r)
@@ -134,9 +133,7 @@ func importAll(t *rapid.T, r *lifecycletest.Realm, objects []*coppicev1.Object) 
 	for _, o := range objects {
 		kind := r.Kinds().Of(lifecycle.GroupOf(o.GetApiVersion()), o.GetKind())
 		out, err := lifecycle.Import(r.Context(), lifecycle.Key{Kind: kind, Namespace: o.GetMetadata().GetNamespace()}, "s", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Apply(out.Events)
 		r.TouchSession("s", false)
 		if rapid.Bool().Draw(t, "work") {

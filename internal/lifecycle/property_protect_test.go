@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // No command of a client or the collector, in any order, marks or removes a
@@ -43,9 +44,7 @@ func TestProtectedObjectsStay(t *testing.T) {
 				continue
 			}
 			out, err := lifecycle.Unprotect(r.Context(), lifecycle.KeyOf(r, n), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.Apply(out.Events)
 		}
 		r.SettleActive()

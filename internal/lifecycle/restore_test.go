@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -92,9 +93,7 @@ func TestRestore(t *testing.T) {
 	}
 	at.Name = "owner"
 	out, err := lifecycle.Delete(r.Context(), at, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Apply(out.Events)
 	at.Name = ""
 	if _, err := restore(object("owner", "u-1"), 1); err == nil || !strings.Contains(err.Message, "a restored object has a new uid") {
@@ -108,9 +107,7 @@ func TestRestoreDropsRecord(t *testing.T) {
 	r := memrealm.New()
 	at := lifecycle.Key{Kind: r.Kinds().Resource("configmaps"), Namespace: "shop"}
 	applied, refused := lifecycle.Apply(r.Context(), at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "web"}}})
-	if refused != nil {
-		t.Fatal(refused)
-	}
+	must.Succeed(t, refused)
 	r.Apply(applied.Events)
 	n := r.Node(applied.Events[0].UID)
 	o := lifecycle.Object{Node: n, Body: r.Body(n)}.API()
@@ -124,9 +121,7 @@ func TestRestoreDropsRecord(t *testing.T) {
 		ctx := r.Context()
 		ctx.MaxObject = c.limit
 		out, refused := lifecycle.Restore(ctx, at, "session", o, 9)
-		if refused != nil {
-			t.Fatal(refused)
-		}
+		must.Succeed(t, refused)
 		changed := out.Events[0].Object.Body
 		if got := len(out.Object.Body.GetApplied()); got != c.record || (changed != nil) != (c.record == 0) || (len(out.Warnings) > 0) != (c.record == 0) {
 			t.Errorf("with at most %d bytes: a record of %d, want %d; event %v, warnings %q", c.limit, got, c.record, changed, out.Warnings)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -86,7 +87,7 @@ func classCell(a *args, ownerResource, dependentResource string, state ownerStat
 	}
 	ref := &coppicev1.OwnerReference{ApiVersion: at.Kind.APIVersion(), Kind: at.Kind.Kind, Name: "owner", Uid: "never"}
 	if !state.never {
-		ref.Uid = must(a, r, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner", Finalizers: state.finalizers}}).String()
+		ref.Uid = created(a, r, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner", Finalizers: state.finalizers}}).String()
 	}
 	if state.lie != nil {
 		state.lie(ref)
@@ -96,19 +97,15 @@ func classCell(a *args, ownerResource, dependentResource string, state ownerStat
 	if imported {
 		o.Metadata.Uid = "dependent"
 		out, err := lifecycle.Import(r.Context(), where, "", o)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		must.Succeed(a.t, err)
 		r.Apply(out.Events)
 	} else {
-		must(a, r, where, o)
+		created(a, r, where, o)
 	}
 	if state.delete != "" {
 		at.Name = "owner"
 		out, err := lifecycle.Delete(r.Context(), at, "", &coppicev1.DeleteOptions{PropagationPolicy: state.delete})
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		must.Succeed(a.t, err)
 		r.Apply(out.Events)
 	}
 	n := r.Node(r.Lookup(where.Kind, where.Namespace, "dependent"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -107,20 +108,18 @@ func tableRealm(a *args, deletion lifecycle.DefaultDeletion, finalizers []string
 		Group: "example.com", Kind: "Thing", Plural: "things", Scope: lifecycle.ScopeCluster,
 		Versions: []lifecycle.KindVersion{{Name: "v1", DefaultDeletion: deletion}},
 	}
-	must(a, r, lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Kind")}, lifecycletest.Registration(spec))
+	created(a, r, lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Kind")}, lifecycletest.Registration(spec))
 	at := lifecycle.Key{Kind: r.Kinds().Resource("things.example.com")}
-	must(a, r, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "x", Finalizers: finalizers}})
+	created(a, r, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "x", Finalizers: finalizers}})
 	at.Name = "x"
 	return r, at
 }
 
-// must creates an object.
-func must(a *args, r *lifecycletest.Realm, at lifecycle.Key, o *coppicev1.Object) uid.UID {
+// created creates an object.
+func created(a *args, r *lifecycletest.Realm, at lifecycle.Key, o *coppicev1.Object) uid.UID {
 	a.t.Helper()
 	out, err := lifecycle.Create(r.Context(), at, o)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	r.Apply(out.Events)
 	return out.Events[0].UID
 }
@@ -130,14 +129,10 @@ func must(a *args, r *lifecycletest.Realm, at lifecycle.Key, o *coppicev1.Object
 func deletedCell(a *args, r *lifecycletest.Realm, at lifecycle.Key, options *coppicev1.DeleteOptions) string {
 	a.t.Helper()
 	before, err := lifecycle.Find(r, at)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	given := proto.Clone(options)
 	out, err := lifecycle.Delete(r.Context(), at, "v1", options)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	if options != nil && !proto.Equal(given, options) {
 		return "CHANGED THE OPTIONS" // C074
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -87,9 +88,7 @@ func TestMaxUnresolved(t *testing.T) {
 		if name != "cluster-scoped" {
 			continue
 		}
-		if err := create("nodes", "", user("n")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, create("nodes", "", user("n")))
 		for _, u := range r.UIDs() {
 			for _, use := range r.Node(u).Uses {
 				if use.UID == "" {

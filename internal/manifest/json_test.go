@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -20,18 +21,14 @@ const configMap = `{"apiVersion":"v1","data":{"b":"2","a":"1"},"kind":"ConfigMap
 func TestObjectSurvivesJSON(t *testing.T) {
 	t.Parallel()
 	o, err := manifest.FromJSON([]byte(configMap))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m := o.GetMetadata()
 	if m.GetResourceVersion() != 12 || m.GetCreationTimestamp().GetSeconds() != 1714979289 || !m.GetOwnerReferences()[0].GetController() ||
 		m.GetOwnerReferences()[0].BlockOwnerDeletion == nil || string(o.GetExtra()) != `{"data":{"b":"2","a":"1"}}` {
 		t.Fatalf("read as %v", o)
 	}
 	got, err := manifest.ToJSON(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if string(got) != configMap {
 		t.Errorf("written as\n%s\nwant\n%s", got, configMap)
 	}
@@ -42,9 +39,7 @@ func TestToJSONOfMissingParts(t *testing.T) {
 	t.Parallel()
 	for _, o := range []*coppicev1.Object{{}, {Metadata: &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{nil}}}} {
 		got, err := manifest.ToJSON(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := manifest.FromJSON(got); err != nil {
 			t.Errorf("%s cannot be read: %v", got, err)
 		}
@@ -80,9 +75,7 @@ func TestFromJSONRefuses(t *testing.T) {
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	o, err := manifest.FromJSON([]byte(configMap))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, tc := range []struct {
 		m    proto.Message
 		want string
@@ -93,16 +86,12 @@ func TestMessages(t *testing.T) {
 		{&coppicev1.GetRequest{Names: []string{"web"}}, `{"names":["web"]}`},
 	} {
 		got, err := manifest.MarshalMessage(tc.m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !sameJSON(t, got, []byte(tc.want)) {
 			t.Errorf("%T is written as\n%s\nwant\n%s", tc.m, got, tc.want)
 		}
 		back := tc.m.ProtoReflect().New().Interface()
-		if err := manifest.UnmarshalMessage([]byte(tc.want), back); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, manifest.UnmarshalMessage([]byte(tc.want), back))
 		if !proto.Equal(back, tc.m) {
 			t.Errorf("%s\nis read as %v\nwant       %v", tc.want, back, tc.m)
 		}

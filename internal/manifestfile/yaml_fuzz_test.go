@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -18,9 +19,7 @@ import (
 func roundTrip(t *testing.T, text string) {
 	t.Helper()
 	quoted, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	spec := fmt.Sprintf(`{"a":{"deep":[%[1]s,{"x":%[1]s},[%[1]s]]},"v":%[1]s,%[1]s:%[1]s}`, quoted)
 	if text == "a" || text == "v" {
 		return // the two members have the same name
@@ -29,9 +28,7 @@ func roundTrip(t *testing.T, text string) {
 		Name: "a", Annotations: map[string]string{"a": text},
 	}, Spec: []byte(spec)}
 	want, err := manifest.Generic(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	compare := func(how, text string, data []byte) {
 		t.Helper()
 		entries, err := manifestfile.Read("x.yaml", data)
@@ -39,22 +36,16 @@ func roundTrip(t *testing.T, text string) {
 			t.Fatalf("%s: %q was written as\n%s\nwhich is read as %v, %v", how, text, data, entries, err)
 		}
 		got, err := manifest.Generic(entries[0].Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if a, b := fmt.Sprintf("%#v", got), fmt.Sprintf("%#v", want); a != b {
 			t.Fatalf("%s: %q was written as\n%s\nand became\n%s\nwant\n%s", how, text, data, a, b)
 		}
 	}
 	data, err := manifestfile.ToYAML(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	compare("an object", text, data)
 	item, err := manifestfile.ToYAMLItem(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	compare("an item", text, append([]byte("apiVersion: v1\nkind: List\nitems:\n"), item...))
 }
 

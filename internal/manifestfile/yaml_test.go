@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // show prints what Read returned, one line for each entry.
@@ -283,9 +284,7 @@ func TestToYAML(t *testing.T) {
 	o, err := manifest.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","resourceVersion":"12","labels":{}},
 		"data":{"b":"yes","a":"1","c":"x\ny\n","d":"12:30","e":"2024-01-01","f":"null","y":"n","g":""},
 		"spec":{"big":9007199254740993,"f":1.50,"e":1e3,"list":[1,"a",{"x":[],"y":{}}],"no":null,"t":true}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = `apiVersion: v1
 data:
   a: "1"
@@ -315,16 +314,12 @@ spec:
   t: true
 `
 	got, err := manifestfile.ToYAML(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if string(got) != want {
 		t.Errorf("written as\n%s\nwant\n%s", got, want)
 	}
 	item, err := manifestfile.ToYAMLItem(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if want := "- " + strings.ReplaceAll(strings.TrimSuffix(want, "\n"), "\n", "\n  ") + "\n"; string(item) != want {
 		t.Errorf("as an item\n%s\nwant\n%s", item, want)
 	}

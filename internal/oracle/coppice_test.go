@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/oracle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -34,9 +35,7 @@ func newCoppice(t *testing.T, order lifecycletest.Order) *coppice {
 		}
 		at := lifecycle.Key{Kind: s.realm.Kinds().Of(lifecycle.Group, "Kind")}
 		out, err := lifecycle.Create(s.realm.Context(), at, lifecycletest.Registration(spec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s.realm.Apply(out.Events)
 	}
 	return s

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // served is a server that refuses ids of a wrong time, by a clock of its own.
@@ -52,9 +53,7 @@ func TestCommandsCorrectTheClock(t *testing.T) {
 			c := &rpc.Commands{Now: func() time.Time { return now.Add(wrong) }}
 			for i := range 2 {
 				s.ids = nil
-				if err := c.Retry(t.Context(), time.Second, s.do); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.Retry(t.Context(), time.Second, s.do))
 				want := 1
 				if wrong != 0 && i == 0 {
 					want = 2

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -60,14 +61,10 @@ func TestOneConnectionIsBlocked(t *testing.T) {
 			link := &stall{blocked: make(chan struct{}, 1), release: make(chan struct{})}
 			nc, err := nats.Connect(b.Server.URL(), nats.UserInfo(bus.RoleOperator, b.Server.Password(bus.RoleOperator)),
 				nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleOperator)), nats.Timeout(testkit.Timeout), nats.SetCustomDialer(link))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(nc.Close)
 			if known {
-				if err := rpc.Call(b.Ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, rpc.Call(b.Ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{}))
 			}
 			link.begun.Store(true)
 			var released atomic.Bool
@@ -94,9 +91,7 @@ func TestOneConnectionIsBlocked(t *testing.T) {
 				}
 			}()
 			for range 100 {
-				if err := testkit.Receive(t, b.Ctx, "the reply on another connection", answered); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, testkit.Receive(t, b.Ctx, "the reply on another connection", answered))
 			}
 		})
 	}
@@ -108,9 +103,7 @@ func TestConnectionsAreForgotten(t *testing.T) {
 	r := testkit.NewRealm(t)
 	request := func() weak.Pointer[nats.Conn] {
 		nc, err := nats.Connect("", append(r.Server.Options(bus.RoleOperator), nats.Timeout(testkit.Timeout))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer nc.Close()
 		nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) { _ = nc.Stats() })
 		err = rpc.Call(r.Ctx, nc, subject, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})

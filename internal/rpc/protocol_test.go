@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -55,17 +56,11 @@ func TestEncode(t *testing.T) {
 		}
 	}
 	one, err := rpc.Encode(&coppicev1.GetRequest{Names: []string{"a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	two, err := rpc.Encode(&coppicev1.GetRequest{Names: []string{"b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var both coppicev1.GetRequest
-	if err := proto.Unmarshal(append(one, two...), &both); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, proto.Unmarshal(append(one, two...), &both))
 	if want := (&coppicev1.GetRequest{Names: []string{"a", "b"}, Protocol: bus.Protocol}); !proto.Equal(&both, want) {
 		t.Errorf("got %v, want %v", &both, want)
 	}

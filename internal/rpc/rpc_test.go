@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -85,9 +86,7 @@ func TestNoAnswer(t *testing.T) {
 	if err == nil {
 		err = b.graph.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	brief, cancel := context.WithTimeout(b.Ctx, 50*time.Millisecond)
 	defer cancel()
 	_, err = b.call(brief, &coppicev1.ListRequest{})
@@ -173,9 +172,7 @@ func TestAnswers(t *testing.T) {
 	if err == nil {
 		err = b.graph.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !rpc.Answers(ctx, b.asks, subject) {
 		t.Error("Answers is false, although a responder is subscribed")
 	}

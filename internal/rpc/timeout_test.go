@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -21,13 +22,9 @@ func TestAttemptsSayTheirTimeout(t *testing.T) {
 	b := start(t)
 	timeouts := make(chan string, 16)
 	sub, err := b.graph.Subscribe(subject, func(m *nats.Msg) { timeouts <- m.Header.Get(bus.HeaderTimeout) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := b.graph.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.graph.Flush())
 	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
 	ended := make(chan error, 1)

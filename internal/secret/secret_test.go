@@ -9,19 +9,16 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a", "secret")
 	drawn, err := secret.LoadOrDraw(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %o", info.Mode().Perm())
 	}
@@ -29,13 +26,9 @@ func TestFile(t *testing.T) {
 		t.Errorf("a secret was replaced: %v", err)
 	}
 	two := drawn.Draw()
-	if err := secret.Replace(file, two); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, secret.Replace(file, two))
 	loaded, err := secret.LoadOrDraw(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for number := range uint32(4) {
 		want, had := two.Key(number, "r", [16]byte{1})
 		got, has := loaded.Key(number, "r", [16]byte{1})
@@ -46,9 +39,7 @@ func TestFile(t *testing.T) {
 	if loaded.Newest() != 2 {
 		t.Errorf("the newest is %d", loaded.Newest())
 	}
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(file, 0o644))
 	if _, err := secret.Load(file); err == nil || !strings.Contains(err.Error(), "must have 0600") {
 		t.Errorf("readable by all: %v", err)
 	}

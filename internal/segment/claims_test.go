@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -18,9 +19,7 @@ func TestHugeClaim(t *testing.T) {
 		RealmId: make([]byte, 16), Sequence: 1, FirstRevision: 1, Time: 1, Epoch: 1, Id: make([]byte, 16),
 		Events: []*coppicev1.Event{{Event: &coppicev1.Event_Created{Created: &coppicev1.ObjectCreated{Body: &coppicev1.Body{Spec: make([]byte, MaxMessage)}}}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	message := envelope.Seal(commit, 1, func([]byte) (code [envelope.MACSize]byte) { return code })
 	if len(message) > MaxMessage/4 {
 		t.Fatalf("the message has %d bytes", len(message))

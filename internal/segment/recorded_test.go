@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A segment that an earlier version has written is read for ever: testdata has one of each
@@ -22,9 +23,7 @@ func TestRecordedSegments(t *testing.T) {
 		1: {"testdata/version-1.segment", "56a0287466903b449dd60e987ea8c6bbfab78a50ac41ab146b761c09b31a9d26"},
 	} {
 		b, err := os.ReadFile(recorded.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		info, err := segment.Verify(bytes.NewReader(b))
 		if err != nil || info.Version != version || fmt.Sprintf("%x", info.Hash) != recorded.hash {
 			t.Errorf("%s: %+v, hash %x, %v", recorded.file, info, info.Hash, err)

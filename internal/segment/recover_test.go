@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A segment that was cut anywhere, or closed, is continued behind its complete blocks: the
@@ -33,14 +34,10 @@ func TestResume(t *testing.T) {
 				t.Fatalf("%d commits, cut at %d: it goes on after commit %d, and has %+v", n, cut, last, kept)
 			}
 			for _, m := range log.Messages[last:] {
-				if err := r.Add(m.Position, m.Data); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.Add(m.Position, m.Data))
 			}
 			closed, err := r.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got, err := segment.Verify(file)
 			if err != nil || got != closed || got.Hash != info.Hash || got.Commits != info.Commits {
 				t.Fatalf("%d commits, cut at %d: %+v, %v, want %+v", n, cut, got, err, closed)
@@ -108,9 +105,7 @@ func TestSeek(t *testing.T) {
 	b, info := segmenttest.Write(t, log.Messages[5:], 7)
 	r := open(t, b)
 	commits, err := collect(r.Commits(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for position := range info.Last.Position + 1 {
 		want := uint64(0)
 		for _, c := range commits {

@@ -15,15 +15,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // open opens a segment in memory.
 func open(tb testing.TB, b []byte) *segment.Reader {
 	tb.Helper()
 	r, err := segment.Open(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return r
 }
 
@@ -83,16 +82,12 @@ func TestRoundTrip(t *testing.T) {
 	}
 	for _, from := range []uint64{0, 1, 2, 150, 300, 301, 302, 303, log.Last.Sequence} {
 		got, err := collect(r.Commits(from))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		expect(t, got, log.Messages[max(from, 1)-1:])
 	}
 	s := segment.NewScanner(bytes.NewReader(b))
 	got, err := collect(s.Commits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	expect(t, got, log.Messages)
 	if s.Info() != info {
 		t.Errorf("the scanner returns\n%+v, want\n%+v", s.Info(), info)
@@ -121,9 +116,7 @@ func TestMiddleOfLog(t *testing.T) {
 		t.Errorf("%+v, want it to begin after %+v and to end with %+v", info, before, log.Last)
 	}
 	got, err := collect(open(t, b).Commits(30))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	expect(t, got, log.Messages[29:])
 }
 
@@ -134,9 +127,7 @@ func TestSearch(t *testing.T) {
 		b, info := segmenttest.Write(t, log.Messages[7:], flush)
 		r := open(t, b)
 		commits, err := collect(r.Commits(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, c := range commits {
 			for revision := c.FirstRevision; revision <= c.Revision; revision++ {
 				if got, err := r.AtRevision(revision); err != nil || got != c.Sequence {
@@ -251,9 +242,7 @@ func TestWriterRefuses(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
 			w, err := segment.NewWriter(&b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for i, good := range log.Messages[:6] {
 				if i == 5 {
 					var refused *segment.SequenceError
@@ -261,9 +250,7 @@ func TestWriterRefuses(t *testing.T) {
 						t.Errorf("error %v", err)
 					}
 				}
-				if err := w.Add(good.Position, good.Data); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.Add(good.Position, good.Data))
 			}
 			if w.Last() != segmenttest.New(6).Last {
 				t.Errorf("the last commit is %+v", w.Last())
@@ -282,9 +269,7 @@ func TestWriterWithoutCommits(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	w, err := segment.NewWriter(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := w.Close(); !errors.Is(err, segment.ErrNoCommits) || b.Len() > 0 {
 		t.Errorf("%v, and %d bytes were written", err, b.Len())
 	}
@@ -308,13 +293,9 @@ func TestWriterOnFullDisk(t *testing.T) {
 	t.Parallel()
 	log := segmenttest.New(10)
 	w, err := segment.NewWriter(&full{room: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, m := range log.Messages[:5] {
-		if err := w.Add(m.Position, m.Data); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Add(m.Position, m.Data))
 	}
 	if err := w.Flush(); !errors.Is(err, errFull) {
 		t.Errorf("flush: %v", err)

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -34,9 +35,7 @@ func (d *Disk) Fill() (free func()) {
 	d.tb.Helper()
 	name := filepath.Join(d.Dir, "ballast")
 	f, err := os.Create(name)
-	if err != nil {
-		d.tb.Fatal(err)
-	}
+	must.Succeed(d.tb, err)
 	for chunk := make([]byte, 1<<20); len(chunk) > 0; {
 		if _, err := f.Write(chunk); errors.Is(err, syscall.ENOSPC) {
 			chunk = chunk[:len(chunk)/2]
@@ -44,13 +43,9 @@ func (d *Disk) Fill() (free func()) {
 			d.tb.Fatal(err)
 		}
 	}
-	if err := f.Close(); err != nil {
-		d.tb.Fatal(err)
-	}
+	must.Succeed(d.tb, f.Close())
 	return func() {
 		d.tb.Helper()
-		if err := os.Remove(name); err != nil {
-			d.tb.Fatal(err)
-		}
+		must.Succeed(d.tb, os.Remove(name))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Answer answers the requests on a subject in the place of the graph service,
@@ -47,9 +48,7 @@ func Answer[Q, R proto.Message](tb testing.TB, nc *nats.Conn, subject string, re
 	if err == nil {
 		err = nc.Flush()
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	unsubscribe := func() { _ = sub.Unsubscribe() }
 	tb.Cleanup(unsubscribe) // an answer may wait for the end of the test
 	return func() {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Lag has direct gets of a stream answered as by a server whose copy of the stream ends behind
@@ -16,9 +18,7 @@ func Lag(t *testing.T, js jetstream.JetStream, name string, last uint64) {
 	t.Helper()
 	ctx := Context(t)
 	stream, err := js.Stream(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := stream.CachedInfo().Config
 	c.AllowDirect = false // no server answers direct gets
 	if stream, err = js.UpdateStream(ctx, c); err != nil {
@@ -56,7 +56,5 @@ func Lag(t *testing.T, js jetstream.JetStream, name string, last uint64) {
 			t.Fatal(err)
 		}
 	}
-	if err := js.Conn().Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, js.Conn().Flush())
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Metric is the sum of the counters or gauges of a name. Of metrics with labels it takes those whose labels have the given
@@ -11,9 +13,7 @@ import (
 func Metric(tb testing.TB, g prometheus.Gatherer, name string, labels ...string) (sum float64, ok bool) {
 	tb.Helper()
 	families, err := g.Gather()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue

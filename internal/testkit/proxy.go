@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Proxy stands between clients and a server on the loopback interface, and can
@@ -50,9 +52,7 @@ const (
 func NewProxy(tb testing.TB, url string) *Proxy {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	p := &Proxy{tb: tb, listener: l, target: strings.TrimPrefix(url, "nats://"), conns: map[net.Conn]bool{}}
 	p.change = sync.NewCond(&p.mu)
 	p.wg.Go(p.accept)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -58,18 +59,14 @@ func (r *Realm) JS() jetstream.JetStream {
 // Streams creates the streams of the realm, as the graph service does.
 func (r *Realm) Streams() {
 	r.Helper()
-	if err := bus.EnsureStreams(r.Ctx, r.JS(), bus.DefaultRealm, 1); err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, bus.EnsureStreams(r.Ctx, r.JS(), bus.DefaultRealm, 1))
 }
 
 // Stream returns a stream and its state.
 func (r *Realm) Stream(name string) jetstream.Stream {
 	r.Helper()
 	s, err := r.JS().Stream(r.Ctx, name)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, err)
 	return s
 }
 
@@ -85,9 +82,7 @@ func (r *Realm) Publish(subject string, data []byte) {
 func (r *Realm) Enqueue(queue string, message proto.Message) {
 	r.Helper()
 	data, err := proto.Marshal(message)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, err)
 	r.Publish(bus.WorkSubject(bus.DefaultRealm, queue), data)
 }
 
@@ -121,9 +116,7 @@ func (r *Realm) Parked(subject string, sequence uint64) *coppicev1.Parked {
 		r.Fatalf("message %d of %s is not parked: %v", sequence, subject, err)
 	}
 	p := &coppicev1.Parked{}
-	if err := proto.Unmarshal(m.Data, p); err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, proto.Unmarshal(m.Data, p))
 	return p
 }
 

@@ -3,6 +3,8 @@ package testkit
 import (
 	"context"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Running is a service that runs until its test has ended, unless the test stops it before.
@@ -62,7 +64,5 @@ func (r *Running) Wait() error {
 func (r *Running) Stop() {
 	r.tb.Helper()
 	r.cancel()
-	if err := r.Wait(); err != nil {
-		r.tb.Fatal(err)
-	}
+	must.Succeed(r.tb, r.Wait())
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Timeout is the limit of one wait: a test fails after it. It is long because the machine may be
@@ -150,9 +151,7 @@ func StartNATS(tb testing.TB, c natsd.Config) *natsd.Server {
 	}
 	c.Logf = tb.Logf
 	s, err := natsd.Start(c)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	stop := func() {
 		if err := s.Shutdown(); err != nil {
 			tb.Error(err)
@@ -198,9 +197,7 @@ func connect(tb testing.TB, url string, opts ...nats.Option) *nats.Conn {
 func JetStream(tb testing.TB, s *natsd.Server, role string) jetstream.JetStream {
 	tb.Helper()
 	js, err := jetstream.New(Conn(tb, s, role))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return js
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -75,9 +76,7 @@ func TestColumn(t *testing.T) {
 		var cut []uid.UID
 		for rest := column; len(rest) > 0; {
 			u, r, err := uid.CutBytes(rest)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cut, rest = append(cut, u), r
 		}
 		if !slices.Equal(cut, want) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -47,18 +48,12 @@ func TestPark(t *testing.T) {
 	}
 	b.waitForEnd()
 	stream, err := b.JS().Stream(b.Ctx, bus.ParkedStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	original := subject(0)
 	m, err := stream.GetLastMsgForSubject(b.Ctx, bus.ParkedSubject(realm, original, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var p coppicev1.Parked
-	if err := proto.Unmarshal(m.Data, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, proto.Unmarshal(m.Data, &p))
 	if p.GetSubject() != original || string(p.GetMessage()) != "0" || p.GetAttempts() < 3 || p.GetBy() != "worker" ||
 		!strings.Contains(p.GetError(), "poison") || p.GetTime() == 0 {
 		t.Errorf("parked as %v", &p)
@@ -70,9 +65,7 @@ func TestParkFails(t *testing.T) {
 	t.Parallel()
 	b := newQueue(t)
 	parked := bus.WorkConfigs(realm, 1)[2]
-	if err := b.JS().DeleteStream(b.Ctx, parked.Name); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.JS().DeleteStream(b.Ctx, parked.Name))
 	b.publish(1)
 	var attempts atomic.Int32
 	c := b.config(func(context.Context, *worker.Message) error {
@@ -87,9 +80,7 @@ func TestParkFails(t *testing.T) {
 	}
 	b.waitForEnd()
 	stream, err := b.JS().Stream(b.Ctx, parked.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n := stream.CachedInfo().State.Msgs; n != 1 {
 		t.Errorf("%d messages are parked", n)
 	}

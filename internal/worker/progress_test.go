@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // slowError is an error whose text takes until goOn is closed.
@@ -29,9 +30,7 @@ func TestProgressEndsBeforeTheOutcome(t *testing.T) {
 	all := bus.Role{Name: "all", Publish: []string{">"}, Subscribe: []string{">"}}
 	nc := testkit.Conn(t, testkit.StartNATS(t, natsd.Config{Roles: []bus.Role{all}}), all.Name)
 	sent, err := nc.SubscribeSync(nc.NewInbox())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		before, returned := &slowError{make(chan struct{}), make(chan struct{})}, make(chan struct{})
 		c := &Config{Handle: func(context.Context, *Message) error {
@@ -52,9 +51,7 @@ func TestProgressEndsBeforeTheOutcome(t *testing.T) {
 	})
 	for _, want := range []string{inProgress, nak} {
 		m, err := sent.NextMsg(testkit.Timeout)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !strings.HasPrefix(string(m.Data), want) {
 			t.Errorf("sent %s, want %s", m.Data, want)
 		}

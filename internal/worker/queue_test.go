@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/worker"
 )
 
@@ -82,9 +83,7 @@ func (b *queue) run(c worker.Config) *testkit.Running {
 func (b *queue) info() *jetstream.ConsumerInfo {
 	b.Helper()
 	c, err := b.JS().Consumer(b.Ctx, bus.FinalizeStream(realm), durable)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return c.CachedInfo()
 }
 

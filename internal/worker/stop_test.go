@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/worker"
 )
 
@@ -91,9 +92,7 @@ func (b *queue) delivered(n uint64) {
 func newClusterQueue(t *testing.T) (b *queue, servers []*natsd.Server) {
 	t.Helper()
 	servers, err := natsd.StartCluster(natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm), Accounts: true, Logf: t.Logf}, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := natsd.ShutdownAll(servers); err != nil {
 			t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/worker"
 )
 
@@ -62,9 +63,7 @@ func TestWaits(t *testing.T) {
 		testkit.Receive(t, b.Ctx, "the message", done)
 		b.waitForEnd()
 		b.WaitFor("open", open.Load)
-		if err := b.JS().DeleteConsumer(b.Ctx, bus.FinalizeStream(realm), durable); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.JS().DeleteConsumer(b.Ctx, bus.FinalizeStream(realm), durable))
 		b.WaitFor("the loss to be noticed", func() bool { return !open.Load() })
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/worker"
 )
 
@@ -34,25 +35,17 @@ func TestHeartbeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	consumer, err := b.JS().Consumer(b.Ctx, bus.FinalizeStream(realm), durable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for delivery := uint64(1); delivery <= 3; delivery++ {
 		m, err := consumer.Next(jetstream.FetchContext(b.Ctx))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		meta, err := m.Metadata()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if m.Subject() != other || meta.NumDelivered != delivery {
 			t.Fatalf("delivery %d of %s; want delivery %d of %s", meta.NumDelivered, m.Subject(), delivery, other)
 		}
 		if delivery == 3 {
-			if err := m.Ack(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, m.Ack())
 		}
 	}
 	close(silent)

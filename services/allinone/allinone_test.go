@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -44,9 +45,7 @@ func TestRestart(t *testing.T) {
 	c := allinone.Config{Dir: t.TempDir(), Realms: []string{"one", "two"}, Processors: 2}
 	s := stack.Start(t, c)
 	created, err := objects(s, "one").Create(ctx, named("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Stop()
 	s.Stop()
 	testkit.Receive(t, ctx, "the end", s.Services.Ended())
@@ -71,13 +70,9 @@ func TestTaken(t *testing.T) {
 		t.Errorf("the same directory: %v", err)
 	}
 	_, text, err := net.SplitHostPort(strings.TrimPrefix(s.Services.Server().URL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	port, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: port}); err == nil || !strings.Contains(err.Error(), "cannot listen on 127.0.0.1:"+text) {
 		t.Errorf("the same port: %v", err)
 	}
@@ -90,12 +85,8 @@ func TestContext(t *testing.T) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := allinone.Start(within, allinone.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := testkit.Await(ctx, s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, testkit.Await(ctx, s))
 	cancel()
 	testkit.Receive(t, ctx, "the end", s.Ended())
 	if err := s.Stop(); err != nil {
@@ -117,9 +108,7 @@ func TestServiceFails(t *testing.T) {
 	s.Stop()
 	// The same state with an empty NATS server.
 	failing, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Graph: func(c *graph.Config) { c.Dir = dir + "/graph" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var mismatch *replay.MismatchError
 	if err := failing.Await(ctx); !errors.As(err, &mismatch) {
 		t.Errorf("awaited: %v", err)
@@ -138,9 +127,7 @@ func TestLocalUser(t *testing.T) {
 	s := stack.Start(t, allinone.Config{Port: -1})
 	refused := make(chan error, 10)
 	nc, err := nats.Connect(s.Services.Server().URL(), nats.Timeout(testkit.Timeout), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer nc.Close()
 	if _, err := client.New(nc).Resource(client.Resource{Plural: "configmaps"}, "shop").Create(ctx, named("a")); err != nil {
 		t.Error(err)
@@ -158,9 +145,7 @@ func TestLocalUser(t *testing.T) {
 		"$JS.ACK." + bus.WorkStream(bus.DefaultRealm) + "." + bus.DurableProcessors + ".1.1.1.1.0", "$JS.ACK._.h." + bus.WorkStream(bus.DefaultRealm) + "." + bus.DurableFinish + ".1.1.1.1.0.0",
 		"$JS.API.CONSUMER.MSG.NEXT." + bus.WorkStream(bus.DefaultRealm) + "." + bus.DurableOrphan, "$KV." + bus.RealmBucket + "." + bus.DefaultRealm,
 	} {
-		if err := nc.Publish(subject, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, nc.Publish(subject, []byte("x")))
 		if err := testkit.Receive(t, ctx, "a refusal of "+subject, refused); !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("%s: %v", subject, err)
 		}
@@ -177,9 +162,7 @@ func TestGraphOfAnother(t *testing.T) {
 	s.Stop()
 	stack.Start(t, allinone.Config{Dir: other}).Stop()
 	states := filepath.Join(dir, "graph")
-	if err := errors.Join(os.RemoveAll(states), os.CopyFS(states, os.DirFS(filepath.Join(other, "graph")))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.RemoveAll(states), os.CopyFS(states, os.DirFS(filepath.Join(other, "graph")))))
 	refused := func(says string, not ...string) {
 		t.Helper()
 		s, err := allinone.Start(ctx, allinone.Config{Dir: dir})
@@ -196,13 +179,9 @@ func TestGraphOfAnother(t *testing.T) {
 		}
 	}
 	refused("Move the directory "+states+" away: the next start then replays the log", "--data", "--accept-loss")
-	if err := os.Rename(filepath.Join(states, bus.DefaultRealm), filepath.Join(dir, "away")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(filepath.Join(states, bus.DefaultRealm), filepath.Join(dir, "away")))
 	refused("the file "+tail.File(states, bus.DefaultRealm), "--accept-loss")
-	if err := os.RemoveAll(states); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(states))
 	s = stack.Start(t, allinone.Config{Dir: dir})
 	s.Get(configMaps, "shop", "a")
 }
@@ -215,9 +194,7 @@ func TestSecretLost(t *testing.T) {
 	stack.Start(t, allinone.Config{Dir: dir}).Stop()
 	file, states, log := filepath.Join(dir, secret.FileName), filepath.Join(dir, "graph"), filepath.Join(dir, "nats")
 	backup := filepath.Join(t.TempDir(), "secret")
-	if err := os.Rename(file, backup); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(file, backup))
 	refused := func(with string) {
 		t.Helper()
 		s, err := allinone.Start(ctx, allinone.Config{Dir: dir})
@@ -234,16 +211,10 @@ func TestSecretLost(t *testing.T) {
 	}
 	refused("a log and a state")
 	away := filepath.Join(t.TempDir(), "away")
-	if err := os.Rename(states, away); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(states, away))
 	refused("a log")
-	if err := errors.Join(os.Rename(away, states), os.Rename(log, away)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Rename(away, states), os.Rename(log, away)))
 	refused("a state")
-	if err := errors.Join(os.RemoveAll(log), os.Rename(away, log), os.Rename(backup, file)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.RemoveAll(log), os.Rename(away, log), os.Rename(backup, file)))
 	stack.Start(t, allinone.Config{Dir: dir})
 }

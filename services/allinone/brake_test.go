@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -72,9 +73,7 @@ func (b *braked) create(f family, n int) {
 			batch = append(batch, o)
 		}
 		results, err := b.objects.ImportBatch(b.Ctx, "family", batch, client.CloseSession(to == n))
-		if err != nil {
-			b.TB.Fatal(err)
-		}
+		must.Succeed(b.TB, err)
 		for _, r := range results {
 			if r.Err != nil {
 				b.TB.Fatal(r.Err)
@@ -87,9 +86,7 @@ func (b *braked) create(f family, n int) {
 func (b *braked) status() *client.BrakeStatus {
 	b.TB.Helper()
 	list, err := b.Operations().Brakes(b.Ctx)
-	if err != nil {
-		b.TB.Fatal(err)
-	}
+	must.Succeed(b.TB, err)
 	for _, s := range list {
 		if s.GetResource() == "configmaps" {
 			return s

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/scanner"
@@ -111,9 +112,7 @@ func (b *braked) read(visit func(client.LogEvent)) {
 	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
 	for commit, err := range b.Log().Read(ctx, client.FromSequence(1)) {
-		if err != nil {
-			b.TB.Fatal(err)
-		}
+		must.Succeed(b.TB, err)
 		for _, e := range client.Events(commit.Commit, func(_, kind string) string { return strings.ToLower(kind) + "s" }) {
 			visit(e)
 		}
@@ -145,9 +144,7 @@ func TestExpiryPolicy(t *testing.T) {
 	if err := apply("wrong", spec+`,"minUnchanged":"soon"}`); !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "spec.minUnchanged") {
 		t.Fatalf("a wrong policy: %v", err)
 	}
-	if err := apply("old", spec+`,"minUnchanged":"1s","reportOnly":true}`); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, apply("old", spec+`,"minUnchanged":"1s","reportOnly":true}`))
 	b.WaitFor("the objects to be old enough", func() bool {
 		o, err := b.objects.Get(b.Ctx, "busy")
 		return err == nil && time.Since(o.GetMetadata().GetCreationTimestamp().AsTime()) > 3*time.Second
@@ -155,9 +152,7 @@ func TestExpiryPolicy(t *testing.T) {
 	if total := b.status().GetTotal(); total != 5 {
 		t.Fatalf("%d objects are left by a policy that reports only, want 5", total)
 	}
-	if err := apply("old", spec+`,"minUnchanged":"1s"}`); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, apply("old", spec+`,"minUnchanged":"1s"}`))
 	b.gone("a", "b")
 	b.WaitFor("the others to stay", func() bool { return b.status().GetTotal() == 3 })
 	var actors []string
@@ -175,9 +170,7 @@ func TestExpiryPolicy(t *testing.T) {
 		many[i] = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("p-%d", i)}, Spec: []byte(spec + `,"reportOnly":true}`)}
 	}
 	results, err := policies.CreateBatch(b.Ctx, many)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, r := range results {
 		if last := i == len(results)-1; last != errors.Is(r.Err, client.ErrInvalid) || !last && r.Err != nil {
 			t.Errorf("policy %d of 100, besides one that exists: %v", i+1, r.Err)
@@ -198,9 +191,7 @@ func TestReleaseExpiryPolicy(t *testing.T) {
 			o.Metadata.Labels = map[string]string{"env": "preview"}
 		}
 		o, err := b.objects.Create(b.Ctx, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return o
 	}
 	const old, children = 10, 3

@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -54,9 +55,7 @@ func (l *load) kept() {
 	l.TB.Helper()
 	there := map[string]bool{}
 	for o, err := range l.objects.List(l.Ctx) {
-		if err != nil {
-			l.TB.Fatal(err)
-		}
+		must.Succeed(l.TB, err)
 		there[o.GetMetadata().GetName()] = true
 	}
 	for _, name := range l.names {
@@ -79,9 +78,7 @@ func TestOutlastsFullDisk(t *testing.T) {
 	l := &load{Stack: s, objects: objects(s, bus.DefaultRealm)}
 	for range 2 {
 		for range 20 {
-			if err := l.create(testkit.Timeout); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, l.create(testkit.Timeout))
 		}
 		free := disk.Fill()
 		l.WaitFor("a command that is not acknowledged", func() bool { return l.create(time.Second) != nil })
@@ -132,9 +129,7 @@ func TestOutlastsFullState(t *testing.T) {
 		}))
 	}})
 	l := &load{Stack: s, objects: objects(s, bus.DefaultRealm)}
-	if err := l.create(testkit.Timeout); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.create(testkit.Timeout))
 	full.Store(true)
 	l.WaitFor("readiness to name the full disk", func() bool {
 		_ = l.create(time.Second)

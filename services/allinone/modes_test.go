@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/datadir"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -39,9 +40,7 @@ func TestDataIsPrivate(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if files < 5 {
 		t.Errorf("the data has %d files; want those of a log and of a state", files)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/boottime"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -125,9 +126,7 @@ func TestNotice(t *testing.T) {
 	if err := b.objects.Veto(b.Ctx, "canary-1", until, "too late"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a veto about an object that is gone: %v", err)
 	}
-	if err := b.objects.Agree(b.Ctx, "agreed", "merged"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.objects.Agree(b.Ctx, "agreed", "merged"))
 	if _, err := b.objects.Patch(b.Ctx, "saved", []byte(`{"metadata":{"labels":{"env":null}}}`)); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
@@ -33,9 +34,7 @@ func startCalled(t *testing.T, config allinone.Config) *called {
 		Metadata: &coppicev1.ObjectMeta{Name: "previews"},
 		Spec:     []byte(`{"kind":"ConfigMap","condition":"true","notice":"1s","onSilence":"keep","call":"` + keeper + `"}`),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &called{b, b.JetStream(bus.RoleGraph)}
 }
 
@@ -120,9 +119,7 @@ func TestExpiryCalls(t *testing.T) {
 		t.Errorf("after %d failures it is attempt %d", failures, call.Attempt)
 	}
 	// The stream is lost, as after a power loss.
-	if err := bus.RecreateStream(c.Ctx, c.js, bus.FinalizeStream(bus.DefaultRealm)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bus.RecreateStream(c.Ctx, c.js, bus.FinalizeStream(bus.DefaultRealm)))
 	answers <- client.ExpiryAnswer{}
 	if call = next(); call.Attempt > failures {
 		t.Errorf("after the loss of the call it is attempt %d", call.Attempt)
@@ -158,9 +155,7 @@ func TestExpiryCallsAreBounded(t *testing.T) {
 		list[i] = named(fmt.Sprint("c-", i))
 	}
 	results, err := c.objects.CreateBatch(c.Ctx, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, r := range results {
 		if r.Err != nil {
 			t.Fatal(r.Err)
@@ -195,9 +190,7 @@ func TestExpiryCallBeforeVetoEnds(t *testing.T) {
 	c.Create(configMaps, "shop", named("a"))
 	testkit.Receive(t, c.Ctx, "a call of the program", called)
 	stop()
-	if err := c.objects.Veto(c.Ctx, "a", time.Now().Add(time.Hour), "in use"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.objects.Veto(c.Ctx, "a", time.Now().Add(time.Hour), "in use"))
 	c.WaitFor("the call that is answered to be removed", func() bool { return c.queued() == 0 })
 	k.passed.Store(int64(50 * time.Minute))
 	c.WaitFor("the call before the veto ends", func() bool { return c.queued() == 1 })

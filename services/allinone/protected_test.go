@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -55,9 +56,7 @@ func TestWarningOfProtectedContents(t *testing.T) {
 	})
 	b.WaitFor("a warning", func() bool {
 		warnings, err := b.Warnings(b.Ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found := false
 		for _, w := range warnings {
 			if w.Reason == lifecycle.WarnProtected {

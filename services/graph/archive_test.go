@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
@@ -65,9 +66,7 @@ func (a *archived) verified(realm [16]byte, revision uint64, prefix string) (v a
 		names = append(names, fmt.Sprintf("%s-%04d", prefix, len(names)))
 		create(a.Ctx, a, c, names[len(names)-1])
 		_, found, ok, err := archive.NewestVerified(a.Ctx, a.store, realm)
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		v = found
 		return ok && found.Revision > revision
 	})
@@ -78,9 +77,7 @@ func (a *archived) verified(realm [16]byte, revision uint64, prefix string) (v a
 func (a *archived) segmented(realm [16]byte) {
 	a.Helper()
 	last, err := a.log().LastCommit(a.Ctx)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	a.WaitFor("segments with all commits", func() bool {
 		segments := a.items(realm)
 		return len(segments) > 0 && segments[len(segments)-1].Last >= last
@@ -130,18 +127,12 @@ func TestArchiver(t *testing.T) {
 func (a *archived) at() (realm [16]byte, revision uint64) {
 	a.Helper()
 	s, err := a.application().Status(a.Ctx)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	log := a.log()
 	last, _, err := log.Last(a.Ctx) // the first may be cut before it is read
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	m, err := log.Message(a.Ctx, last)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	h, _ := log.Keys().Check(m) // also of a commit with another key
 	return h.RealmID, s.GetRevision()
 }
@@ -150,9 +141,7 @@ func (a *archived) at() (realm [16]byte, revision uint64) {
 func (a *archived) items(realm [16]byte) []archive.Item {
 	a.Helper()
 	segments, err := archive.Segments(a.Ctx, a.store, realm)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	return segments
 }
 
@@ -161,9 +150,7 @@ func (a *archived) undamaged() archive.RealmReport {
 	a.Helper()
 	var entries []archive.Entry
 	for e, err := range a.store.List(a.Ctx, "") {
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		entries = append(entries, e)
 	}
 	reports, err := archive.Verify(a.Ctx, a.store, entries, snapshot.CheckEntry, func(int64) {})
@@ -177,9 +164,7 @@ func (a *archived) undamaged() archive.RealmReport {
 func (a *archived) entries(kind archive.Kind) (names []string) {
 	a.Helper()
 	for e, err := range a.store.List(a.Ctx, "") {
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		if n, _ := archive.ParseName(e.Name); n.Kind == kind {
 			names = append(names, e.Name)
 		}
@@ -192,9 +177,7 @@ func TestArchiverLeavesNothing(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	left := filepath.Join(a.dir, ".archiver", realm, "verify")
-	if err := os.MkdirAll(left, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(left, 0o700))
 	s := a.serve(a.dir, nil).writing()
 	a.WaitFor("the files to be removed", func() bool {
 		_, err := os.Stat(filepath.Dir(left))

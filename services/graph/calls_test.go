@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/consumers"
 )
 
@@ -18,16 +19,12 @@ func TestCallOfProgramThatIsGone(t *testing.T) {
 	t.Parallel()
 	server, ctx := testkit.NATS(t), testkit.Context(t)
 	js := testkit.JetStream(t, server, bus.RoleGraph)
-	if err := bus.EnsureStreams(ctx, js, bus.DefaultRealm, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bus.EnsureStreams(ctx, js, bus.DefaultRealm, 1))
 	var ahead atomic.Int64
 	observer := consumers.New(js, bus.DefaultRealm, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 	s := callStream{js: js, realm: bus.DefaultRealm, consumers: observer, now: time.Now}
 	consumer, err := js.CreateConsumer(ctx, bus.FinalizeStream(bus.DefaultRealm), bus.FinalizerConsumer(bus.DefaultRealm, bus.ExampleFinalizer))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	call := bus.Finalize{Realm: bus.DefaultRealm, Plural: "pods", UID: "some-uid", Finalizer: bus.ExampleFinalizer}
 	if _, err := js.Publish(ctx, call.Subject(), []byte("{}")); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -20,9 +21,7 @@ import (
 func damage(tb testing.TB, dir, part string, change func(name string, b []byte) []byte) {
 	tb.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, realm))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	found := false
 	for _, e := range entries {
 		if !strings.Contains(e.Name(), part) {
@@ -31,17 +30,13 @@ func damage(tb testing.TB, dir, part string, change func(name string, b []byte) 
 		found = true
 		name := filepath.Join(dir, realm, e.Name())
 		b, err := os.ReadFile(name)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		if b = change(name, b); b == nil {
 			err = os.Remove(name)
 		} else {
 			err = os.WriteFile(name, b, 0o600)
 		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 	}
 	if !found {
 		tb.Fatalf("the state has no file %s", part)
@@ -122,9 +117,7 @@ func TestDamagedState(t *testing.T) {
 			s.Stop()
 			n.serve(dir, nil).writing().Stop() // without another rebuild
 			opened, err := state.Open(filepath.Join(dir, realm), state.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if err := opened.Close(); err != nil {
 				t.Error(err)
 			}

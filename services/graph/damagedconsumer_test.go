@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/processor"
 )
 
@@ -36,15 +37,11 @@ func TestDamagedConsumers(t *testing.T) {
 			s := serve(t, n.dial(n.Server.URL()), dir, nil).writing()
 			c := client.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout)).Resource(configMaps, "a")
 			js, err := jetstream.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleGraph))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			calls := bus.FinalizerConsumer(realm, bus.ExampleFinalizer)
 			run := func() (end func()) {
 				p, err := processor.New(processor.Config{Conn: testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleProcessor)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				finalizer := client.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
 				ctx, stop := context.WithCancel(ctx)
 				ended := make(chan error, 2)
@@ -73,9 +70,7 @@ func TestDamagedConsumers(t *testing.T) {
 			cascade := func() {
 				t.Helper()
 				owner, err := c.Create(ctx, configMap("owner"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				dependent := configMap("dependent")
 				dependent.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
 				dependent.Metadata.Finalizers = []string{bus.ExampleFinalizer}
@@ -94,9 +89,7 @@ func TestDamagedConsumers(t *testing.T) {
 			cascade()
 			end()
 			if name == "streams, idle" {
-				if err := js.DeleteConsumer(ctx, bus.FinalizeStream(realm), calls.Durable); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, js.DeleteConsumer(ctx, bus.FinalizeStream(realm), calls.Durable))
 				end = run()
 				end()
 			}
@@ -145,9 +138,7 @@ func damageConsumers(tb testing.TB, dir string) {
 			tb.Fatalf("%d files of consumers: %v", len(files), err)
 		}
 		for _, f := range files {
-			if err := os.Truncate(f, int64(keep)); err != nil {
-				tb.Fatal(err)
-			}
+			must.Succeed(tb, os.Truncate(f, int64(keep)))
 		}
 	}
 }
@@ -161,9 +152,7 @@ func damageStreams(tb testing.TB, dir string) {
 		if err != nil || len(files) != 1 {
 			tb.Fatalf("%d files of %s: %v", len(files), stream, err)
 		}
-		if err := os.Truncate(files[0], 0); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, os.Truncate(files[0], 0))
 	}
 }
 
@@ -176,9 +165,7 @@ func removeMessages(tb testing.TB, dir string) {
 			tb.Fatalf("%d files of %s: %v", len(files), stream, err)
 		}
 		for _, f := range files {
-			if err := os.Remove(f); err != nil {
-				tb.Fatal(err)
-			}
+			must.Succeed(tb, os.Remove(f))
 		}
 	}
 }

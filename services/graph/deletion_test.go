@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
@@ -248,13 +249,9 @@ func TestDeletionAfterPause(t *testing.T) {
 	}).writing()
 	a.deleteRealm()
 	testkit.Receive(t, ctx, "the deletion to reach the streams", paused)
-	if err := bus.DeleteStreams(ctx, js, realm, func() error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bus.DeleteStreams(ctx, js, realm, func() error { return nil }))
 	g := registry.New(js, 1)
-	if err := g.Deleted(ctx, realm); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.Deleted(ctx, realm))
 	if _, err := a.operations().CreateRealm(ctx, realm); err != nil {
 		t.Fatal(err)
 	}
@@ -293,9 +290,7 @@ func TestDeletionBehindDamagedSnapshot(t *testing.T) {
 	}
 	file := filepath.Join(a.root, filepath.FromSlash(snapshot))
 	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, never }).writing()
 	a.damage(snapshot)
 	a.deleteRealm()
@@ -303,9 +298,7 @@ func TestDeletionBehindDamagedSnapshot(t *testing.T) {
 		waiting := a.listed().GetWaiting()
 		return strings.Contains(waiting, snapshot) && strings.Contains(waiting, "damaged")
 	})
-	if err := os.WriteFile(file, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, whole, 0o600))
 	a.isDeleted()
 	s.Stop()
 }
@@ -319,9 +312,7 @@ func TestDeletionWithoutBeginning(t *testing.T) {
 	a.snapshot()
 	a.cut(2)
 	first, err := dirstore.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	first, a.store = a.store.(*dirstore.Store), first
 	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, never }).writing()
 	id, _ := a.at()
@@ -331,14 +322,10 @@ func TestDeletionWithoutBeginning(t *testing.T) {
 	})
 	// When the archive has it, the realm is deleted.
 	segments, err := archive.Segments(a.Ctx, first, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, item := range segments {
 		in, err := first.Open(a.Ctx, item.Entry.Name, 0, item.Entry.Size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := errors.Join(a.store.Put(a.Ctx, item.Entry.Name, in, item.Entry.Size), in.Close()); err != nil && !errors.Is(err, archive.ErrExists) {
 			t.Fatal(err)
 		}

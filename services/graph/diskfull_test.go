@@ -25,6 +25,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -111,17 +112,13 @@ type process struct {
 func startProcess(tb testing.TB, n *installation, dir string, d *disk) *process {
 	tb.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	p := &process{cmd: exec.Command(exe), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childURL+"="+n.Server.URL(), childPassword+bus.RoleGraph+"="+n.Server.Password(bus.RoleGraph), childPassword+bus.RoleAnswers+"="+n.Server.Password(bus.RoleAnswers),
 		childDir+"="+dir,
 		childPart+"="+d.part, childRoom+"="+strconv.FormatInt(d.room, 10))
 	p.cmd.Stderr = &p.stderr
-	if err := p.cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, p.cmd.Start())
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait()
@@ -215,9 +212,7 @@ func hasAll(ctx context.Context, tb testing.TB, c *client.Client, names []string
 	tb.Helper()
 	got := map[string]bool{}
 	for o, err := range c.Resource(configMaps, "a").List(ctx) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		got[o.GetMetadata().GetName()] = true
 	}
 	for _, n := range names {
@@ -263,9 +258,7 @@ func TestStopOnFullDisk(t *testing.T) {
 	p := startProcess(t, n, dir, &disk{part: ".sst", room: 0})
 	c := n.application()
 	create(n.Ctx, t, c, "one", "two")
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	p.wait(n.Ctx, t)
 	if strings.Contains(p.stderr.String(), "goroutine ") {
 		t.Errorf("the service said:\n%s", p.stderr.String())

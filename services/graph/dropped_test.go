@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -28,21 +29,13 @@ func TestDroppedRequestsAreShown(t *testing.T) {
 	verb := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: bus.VerbGet, Plural: "pods"}.Subject()
 	end := make(chan struct{})
 	sub, err := nc.answers.Subscribe(verb, func(*nats.Msg) { <-end })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer close(end)
-	if err := sub.SetPendingLimits(1, -1); err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.answers.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sub.SetPendingLimits(1, -1))
+	must.Succeed(t, nc.answers.Flush())
 	publisher := n.Conn(bus.RoleApplication)
 	for range 10 {
-		if err := publisher.Publish(verb, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, publisher.Publish(verb, nil))
 	}
 	n.WaitFor("the service not to be ready", func() bool {
 		err := s.Ready()
@@ -53,9 +46,7 @@ func TestDroppedRequestsAreShown(t *testing.T) {
 		_ = s.Ready()
 		return metric(t, registry, "coppice_graph_requests_dropped_total") >= 8
 	})
-	if err := sub.Unsubscribe(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sub.Unsubscribe())
 	s.SinceDropped(time.Minute)
 	if err := s.Ready(); err != nil {
 		t.Errorf("later: %v", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	archivedlog "github.com/coppice-gc/coppice/services/graph/wholelog"
 )
@@ -33,13 +34,9 @@ func TestPrunedCommitsAreExpired(t *testing.T) {
 			return c, errors.New("there is none")
 		}
 		_, first, err := a.log().Last(a.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		oldest, err := read(client.FromSequence(first))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, of := range []client.LogOption{client.FromRevision(1), client.FromSequence(1)} {
 			_, err := read(of)
 			if !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), fmt.Sprint(oldest.GetFirstRevision())) {

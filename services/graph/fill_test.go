@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -28,31 +29,23 @@ import (
 func (a *archived) holed(holes ...uint64) {
 	a.Helper()
 	last, _, err := a.log().Last(a.Ctx)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	from := a.Stream(bus.LogStream(realm))
 	a.installation, a.dir = newInstallation(a.TB), a.TempDir()
 	js := a.JS()
 	config := bus.LogConfig(realm, 1)
 	config.DenyDelete = false
 	to, err := js.CreateStream(a.Ctx, config)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	for at := uint64(1); at <= last; at++ {
 		m, err := from.GetMsg(a.Ctx, at)
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		if _, err := js.Publish(a.Ctx, bus.LogSubject(realm), m.Data); err != nil {
 			a.Fatal(err)
 		}
 	}
 	for _, at := range holes {
-		if err := to.DeleteMsg(a.Ctx, at); err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, to.DeleteMsg(a.Ctx, at))
 	}
 	if _, err := js.UpdateStream(a.Ctx, bus.LogConfig(realm, 1)); err != nil {
 		a.Fatal(err)
@@ -262,9 +255,7 @@ func (a *archived) read() (all string) {
 	a.Helper()
 	log := a.as(bus.RoleReader).Log()
 	for c, err := range log.Read(a.Ctx, client.FromSequence(1)) {
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		all += fmt.Sprintf("%d@%d ", c.GetSequence(), c.Sequence)
 	}
 	return all
@@ -285,9 +276,7 @@ func (a *archived) seekEach() {
 	log := a.as(bus.RoleReader).Log()
 	of := map[uint64]uint64{} // the sequence of the commit, by revision
 	for c, err := range log.Read(a.Ctx, client.FromSequence(1)) {
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		for i := range c.GetEvents() {
 			of[c.GetFirstRevision()+uint64(i)] = c.GetSequence()
 		}
@@ -312,9 +301,7 @@ func TestLostTailIsRestored(t *testing.T) {
 	a.segments()
 	last := lastOf(t, a.JS())
 	mark, err := tail.Read(tail.File(a.dir, realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	other := copyOf(t, a.dir)
 	a.installation = installationIn(t, older)
 	log := a.log()
@@ -385,14 +372,10 @@ func TestMarkOfContinuedLog(t *testing.T) {
 	a.snapshot()
 	a.segments()
 	mark, err := os.ReadFile(tail.File(a.dir, realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	begun := a.restore(0)
 	dir := t.TempDir()
-	if err := os.WriteFile(tail.File(dir, realm), mark, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(tail.File(dir, realm), mark, 0o600))
 	a.startsWith(dir, "one")
 	if id := checkpoint(t, dir).GetRealmId(); !bytes.Equal(id, begun.RealmID[:]) {
 		t.Errorf("the state is of the realm %x, want %x", id, begun.RealmID)

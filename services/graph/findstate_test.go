@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 )
@@ -80,9 +81,7 @@ func TestLastCommitCut(t *testing.T) {
 	a.creates("two")
 	at := checkpoint(t, stale).GetPosition()
 	last, _, err := a.log().Last(testkit.Context(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.truncate(last - at)
 	if out := a.startsWith(stale, "one", "two"); strings.Contains(out, "started from a snapshot") {
 		t.Errorf("the state was replaced: %s", out)
@@ -151,16 +150,10 @@ func (a *archived) damage(name string) {
 	a.Helper()
 	file := filepath.Join(a.root, filepath.FromSlash(name))
 	b, err := os.ReadFile(file)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	b[len(b)/2] ^= 1
-	if err := os.Chmod(file, 0o600); err != nil {
-		a.Fatal(err)
-	}
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, os.Chmod(file, 0o600))
+	must.Succeed(a, os.WriteFile(file, b, 0o600))
 }
 
 // Segments alone are enough: without a snapshot, a replica folds the log from its first commit.
@@ -220,9 +213,7 @@ func TestDamagedStateOfCutLog(t *testing.T) {
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("the state has the tables %v, %v", tables, err)
 	}
-	if err := os.Remove(tables[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(tables[0]))
 	if out := a.startsWith(a.dir, "one", "three", "two"); !strings.Contains(out, "the state was rebuilt from a snapshot of the archive") {
 		t.Errorf("logged %s", out)
 	}
@@ -242,9 +233,7 @@ func TestReadCutLog(t *testing.T) {
 		t.Helper()
 		operator := a.as(bus.RoleOperator)
 		for c, err := range operator.Log().Read(ctx, from...) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			list = append(list, c.Commit)
 		}
 		return list
@@ -347,9 +336,7 @@ func TestLossRecordedByAnother(t *testing.T) {
 	a.with(a.dir, nil, func() {
 		operator := a.as(bus.RoleOperator)
 		for e, err := range operator.Log().Read(a.Ctx, client.FromSequence(1)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, cmd := range e.GetCommands() {
 				if cmd.GetVerb() == "accept-loss" {
 					losses++
@@ -371,9 +358,7 @@ func TestReadLogUpToGap(t *testing.T) {
 	attacker.publish(a.Ctx, []byte("no commit"))
 	log := a.log()
 	gap, _, err := log.Last(a.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.creates("two", "three")
 	a.segments()
 	a.snapshot()
@@ -385,9 +370,7 @@ func TestReadLogUpToGap(t *testing.T) {
 		}
 		last := uint64(0)
 		for c, err := range c.Log().Read(a.Ctx, client.FromSequence(1), client.ToSequence(gap)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			last = c.Sequence
 		}
 		if last != gap-1 {

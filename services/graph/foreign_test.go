@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
@@ -50,18 +51,14 @@ func (a *attacker) publish(ctx context.Context, message []byte) {
 func (a *attacker) message(ctx context.Context, sequence uint64) []byte {
 	a.Helper()
 	m, err := a.stream.GetMsg(ctx, sequence)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	return m.Data
 }
 
 func (a *attacker) last(ctx context.Context) uint64 {
 	a.Helper()
 	info, err := a.stream.Info(ctx)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	return info.State.LastSeq
 }
 
@@ -80,9 +77,7 @@ func (a *attacker) forged(ctx context.Context, after uint64) []byte {
 	b.Begin(eventlog.Command{Actor: "eve", Verb: "create"})
 	b.End(eventlog.CommandRef{}, nil)
 	message, err := eventlog.NewKeys(secret.Secrets{}.Draw(), realm).Seal(b.Bytes(), a.last(ctx)+1)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	return message
 }
 
@@ -159,9 +154,7 @@ func warned(ctx context.Context, tb testing.TB, n *installation) {
 	reader := n.as(bus.RoleReader)
 	testkit.WaitFor(tb, ctx, "a warning of skipped messages", func() bool {
 		warnings, err := reader.Warnings(ctx, "")
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		for _, w := range warnings {
 			if w.Reason != lifecycle.WarnSkipped {
 				continue
@@ -187,9 +180,7 @@ func listed(ctx context.Context, tb testing.TB, n *installation, a *attacker) {
 	for _, of := range []client.LogOptions{{FromSequence: 1, Skipped: true}, {FromSequence: 1, Skipped: true, Name: "n1"}, {FromSequence: 1}} {
 		skipped, at := 0, uint64(0)
 		for c, err := range log.Read(ctx, of) {
-			if err != nil {
-				tb.Fatal(err)
-			}
+			must.Succeed(tb, err)
 			if c.Sequence <= at || (c.Commit == nil) != (c.Skipped != "") {
 				tb.Fatalf("after sequence %d comes %+v", at, c)
 			}
@@ -303,13 +294,9 @@ func TestCommitOfAnotherRealm(t *testing.T) {
 	a := newAttacker(t, n)
 	n.create("one")
 	other, err := a.js.Stream(n.Ctx, bus.LogStream("other"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	first, err := other.GetMsg(n.Ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.publish(n.Ctx, first.Data)
 	n.create("two")
 	n.has("one", "two")

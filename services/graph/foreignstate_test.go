@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/tail"
@@ -73,9 +74,7 @@ func TestStateOfAnother(t *testing.T) {
 	newInstallation(t).serve(elsewhere, otherSecret).writing().Stop()
 
 	renamed := t.TempDir()
-	if err := os.CopyFS(filepath.Join(renamed, realm), os.DirFS(filepath.Join(dir, "other"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(filepath.Join(renamed, realm), os.DirFS(filepath.Join(dir, "other"))))
 	for what, states := range map[string]string{"another realm": renamed, "another installation": elsewhere} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -91,18 +90,14 @@ func TestStateOfAnother(t *testing.T) {
 			states := t.TempDir()
 			file := tail.File(states, realm)
 			b, err := os.ReadFile(from)
-			if err = errors.Join(err, os.WriteFile(file, b, 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(err, os.WriteFile(file, b, 0o600)))
 			says, not := []string{"the file " + file, "is of another realm or installation", "move the file away"}, []string{"--accept-loss", "has lost"}
 			started := append([]string{"realm " + realm + ": failed"}, says...)
 			refused(t, n, states, nil, started, not)
 			refused(t, newInstallation(t), states, nil, started, not) // there is no log
 			_, err = replay.Rebuild(ctx, n.Conn(bus.RoleGraph), realm, states, testkit.Secrets())
 			saysOnly(t, err, says, not)
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Remove(file))
 			if _, err = replay.Rebuild(ctx, n.Conn(bus.RoleGraph), realm, states, testkit.Secrets()); err != nil {
 				t.Error(err)
 			}
@@ -147,9 +142,7 @@ func TestRebuildAdvice(t *testing.T) {
 	copyLog(t, from, restored, checkpoint(t, dir).GetPosition())
 	sealLog(t, restored)
 	refused(t, restored, dir, nil, []string{"was created again", advice + " --state " + dir + " --realm " + realm}, nil)
-	if err := rebuild(restored); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rebuild(restored))
 	s := restored.serve(dir, nil).writing()
 	restored.has("one", "two")
 	s.Stop()
@@ -164,9 +157,7 @@ func copyLog(tb testing.TB, from, to *installation, last uint64) jetstream.Strea
 	config := bus.LogConfig(realm, 1)
 	config.DenyDelete = false
 	stream, err := js.CreateStream(ctx, config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	a := newAttacker(tb, from)
 	for at := uint64(1); at <= last; at++ {
 		if _, err := js.Publish(ctx, bus.LogSubject(realm), a.message(ctx, at)); err != nil {
@@ -192,9 +183,7 @@ func TestLostWithoutState(t *testing.T) {
 	run(t, server, dir, creating(t, "one", "two", "three"))
 	from, n := installationIn(t, server), newInstallation(t)
 	stream := copyLog(t, from, n, checkpoint(t, dir).GetPosition())
-	if err := stream.DeleteMsg(testkit.Context(t), 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.DeleteMsg(testkit.Context(t), 2))
 	sealLog(t, n)
 	refused(t, n, t.TempDir(), nil, []string{"does not have these commits either", "restore the stream from a backup"}, []string{"To go on with", "--accept-loss"})
 }

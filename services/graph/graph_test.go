@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 )
@@ -51,9 +52,7 @@ func installationOn(tb testing.TB, c natsd.Config) *installation {
 // shutdown ends the server.
 func (n *installation) shutdown() {
 	n.Helper()
-	if err := n.Server.Shutdown(); err != nil {
-		n.Fatal(err)
-	}
+	must.Succeed(n, n.Server.Shutdown())
 }
 
 // service is a graph service that runs.
@@ -84,9 +83,7 @@ func serve(tb testing.TB, nc conns, dir string, change func(*graph.Config)) *ser
 		change(&c)
 	}
 	g, err := graph.New(c)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return &service{g, testkit.Run(tb, g.Run).MayFail(), tb}
 }
 
@@ -143,9 +140,7 @@ func (n *installation) has(names ...string) {
 func (n *installation) verify() *coppicev1.VerifyReply {
 	n.Helper()
 	reply, err := n.as(bus.RoleOperator).Operations().Verify(n.Ctx)
-	if err != nil {
-		n.Fatal(err)
-	}
+	must.Succeed(n, err)
 	return reply
 }
 
@@ -155,9 +150,7 @@ func (n *installation) warning(what string, is func(client.Warning) bool) (messa
 	operator := n.as(bus.RoleOperator)
 	n.WaitFor(what, func() bool {
 		warnings, err := operator.Warnings(n.Ctx, "")
-		if err != nil {
-			n.Fatal(err)
-		}
+		must.Succeed(n, err)
 		i := slices.IndexFunc(warnings, is)
 		if i >= 0 {
 			message = warnings[i].Message
@@ -193,9 +186,7 @@ func create(ctx context.Context, tb testing.TB, c *client.Client, names ...strin
 func put(ctx context.Context, tb testing.TB, c *client.Client, o *coppicev1.Object) *coppicev1.Object {
 	tb.Helper()
 	created, err := c.Resource(configMaps, "a").Create(ctx, o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return created
 }
 
@@ -212,9 +203,7 @@ func has(ctx context.Context, tb testing.TB, c *client.Client, names ...string) 
 	tb.Helper()
 	var got []string
 	for o, err := range c.Resource(configMaps, "a").List(ctx) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		got = append(got, o.GetMetadata().GetName())
 	}
 	if fmt.Sprint(got) != fmt.Sprint(names) {
@@ -303,9 +292,7 @@ const instanceFile = "instance"
 func instance(tb testing.TB, dir string) string {
 	tb.Helper()
 	id, err := os.ReadFile(filepath.Join(dir, instanceFile))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return strings.TrimSpace(string(id))
 }
 
@@ -317,9 +304,7 @@ func TestCopiedDirectory(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	long := func(c *graph.Config) { c.LeaseTTL = testkit.Timeout / 2 } // the machine may be slow
 	first := server.serve(dir, long).writing()
-	if err := os.WriteFile(filepath.Join(copied, instanceFile), []byte(instance(t, dir)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(copied, instanceFile), []byte(instance(t, dir)), 0o600))
 	second := server.serve(copied, long)
 	server.WaitFor("the second service to stand by", func() bool { return second.Ready() == nil })
 	c := server.application()
@@ -328,13 +313,9 @@ func TestCopiedDirectory(t *testing.T) {
 		o := configMap("a")
 		o.Metadata.Labels = map[string]string{"n": fmt.Sprint(last)}
 		written, err := c.Resource(configMaps, "a").Update(server.Ctx, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		read, err := c.Resource(configMaps, "a").Get(server.Ctx, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if last = written.GetMetadata().GetResourceVersion(); read.GetMetadata().GetResourceVersion() < last {
 			t.Fatalf("read revision %d after revision %d was written", read.GetMetadata().GetResourceVersion(), last)
 		}

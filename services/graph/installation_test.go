@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -69,9 +70,7 @@ func (a *archived) snapshot() string {
 	snap, closeState := openState(a, filepath.Join(a.dir, realm))
 	defer closeState()
 	info, err := archivestate.PutSnapshot(a.Ctx, a.store, snap, "", "test", time.Now())
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	return archive.SnapshotName([16]byte(info.Checkpoint.GetRealmId()), info.Checkpoint.GetSequence()).String()
 }
 
@@ -80,14 +79,10 @@ func (a *archived) segments() {
 	a.Helper()
 	log := a.log()
 	last, first, err := log.Last(a.Ctx)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	var stored uint64
 	for e, err := range a.store.List(a.Ctx, "") {
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		if n, ok := archive.ParseName(e.Name); ok && n.Kind == archive.Segment {
 			stored = max(stored, n.Last)
 		}
@@ -96,13 +91,9 @@ func (a *archived) segments() {
 	var w *segment.Writer
 	put := func() {
 		info, err := w.Close()
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: info.First.Sequence, Last: info.Last.Sequence}
-		if err := a.store.Put(a.Ctx, name.String(), &b, int64(b.Len())); err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, a.store.Put(a.Ctx, name.String(), &b, int64(b.Len())))
 		w = nil
 	}
 	end := errors.New("the end")
@@ -139,9 +130,7 @@ func (a *archived) segments() {
 func (a *archived) log() *eventlog.Log {
 	a.Helper()
 	log, err := eventlog.OpenExisting(a.Ctx, a.JS(), realm, eventlog.NewKeys(testkit.Secrets(), realm))
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	return log
 }
 
@@ -149,9 +138,7 @@ func (a *archived) log() *eventlog.Log {
 func (a *archived) truncate(keep uint64) {
 	a.Helper()
 	stream := a.Stream(bus.LogStream(realm))
-	if err := stream.Purge(a.Ctx, jetstream.WithPurgeSequence(stream.CachedInfo().State.LastSeq+1-keep)); err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, stream.Purge(a.Ctx, jetstream.WithPurgeSequence(stream.CachedInfo().State.LastSeq+1-keep)))
 }
 
 // cut cuts the log as the archiver does, but for its last messages.
@@ -162,25 +149,19 @@ func (a *archived) cut(keep uint64) {
 	if err == nil {
 		err = errors.Join(log.Announce(ctx, last-keep, time.Now()), log.Cut(ctx, last-keep))
 	}
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 }
 
 // remove removes an entry of the archive.
 func (a *archived) remove(name string) {
 	a.Helper()
-	if err := a.store.Delete(a.Ctx, name); err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, a.store.Delete(a.Ctx, name))
 }
 
 // replace replaces an entry of the archive.
 func (a *archived) replace(name string, content []byte) {
 	a.Helper()
-	if err := errors.Join(a.store.Delete(a.Ctx, name), a.store.Put(a.Ctx, name, bytes.NewReader(content), int64(len(content)))); err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, errors.Join(a.store.Delete(a.Ctx, name), a.store.Put(a.Ctx, name, bytes.NewReader(content), int64(len(content)))))
 }
 
 // startsWith starts a graph service in a directory, and checks that its realm has just these objects and equals its log.

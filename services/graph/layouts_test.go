@@ -17,6 +17,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -56,7 +57,7 @@ func inLayout(tb testing.TB, dir string, layout uint32) []byte {
 	var rows, tables []byte
 	var count, positions uint32
 	counts := map[byte]uint64{}
-	if err := snap.EachRow(func(key, value []byte) error {
+	must.Succeed(tb, snap.EachRow(func(key, value []byte) error {
 		if key[0] == 'k' && layout < 8 {
 			return nil
 		}
@@ -66,19 +67,15 @@ func inLayout(tb testing.TB, dir string, layout uint32) []byte {
 		count++
 		rows = state.AppendRow(rows, key, value)
 		return nil
-	}); err != nil {
-		tb.Fatal(err)
-	}
+	}))
 	hash := sha256.Sum256(append(manifest, rows...))
 	chunk(0, count, rows)
 	rows = nil
-	if err := snap.EachPosition(func(key, value []byte) error {
+	must.Succeed(tb, snap.EachPosition(func(key, value []byte) error {
 		positions++
 		rows = state.AppendRow(rows, key, value)
 		return nil
-	}); err != nil {
-		tb.Fatal(err)
-	}
+	}))
 	chunk(1, positions, rows)
 	footer := numbers([]byte("CEND"), uint32(len(tables)))
 	for _, table := range tables {
@@ -94,14 +91,12 @@ func inLayout(tb testing.TB, dir string, layout uint32) []byte {
 func (a *archived) puts(file []byte, cp *coppicev1.Checkpoint, hash [32]byte) {
 	a.Helper()
 	ctx, id := a.Ctx, [16]byte(cp.GetRealmId())
-	if err := errors.Join(
+	must.Succeed(a, errors.Join(
 		a.store.Put(ctx, archive.SnapshotName(id, cp.GetSequence()).String(), bytes.NewReader(file), int64(len(file))),
 		archive.PutVerification(ctx, a.store, id, archive.Verification{
 			Sequence: cp.GetSequence(), Position: cp.GetPosition(), Revision: cp.GetRevision(), Checksum: cp.GetChecksum(), Hash: hash, By: "test", At: time.Now(),
 		}),
-	); err != nil {
-		a.Fatal(err)
-	}
+	))
 }
 
 // If only a newer version of Coppice can read the snapshots of a log that was cut, the start is refused, and says so.
@@ -113,9 +108,7 @@ func TestStartFromNewerLayout(t *testing.T) {
 	a.puts(inLayout(t, filepath.Join(a.dir, realm), state.Schema+1), cp, [32]byte{1})
 	a.creates("three")
 	last, _, err := a.log().Last(testkit.Context(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.truncate(last - cp.GetPosition())
 	err = a.serve(t.TempDir(), func(c *graph.Config) { c.Archive = a.store }).Wait()
 	var cut *replay.CutError
@@ -136,9 +129,7 @@ func TestArchiverAfterUpgrade(t *testing.T) {
 			a.segments()
 			old := inLayout(t, filepath.Join(a.dir, realm), layout)
 			info, err := snapshot.Verify(a.Ctx, bytes.NewReader(old))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cp := info.Checkpoint
 			id := [16]byte(cp.GetRealmId())
 			a.puts(old, cp, info.Hash)
@@ -156,9 +147,7 @@ func TestArchiverAfterUpgrade(t *testing.T) {
 			}
 			const at = 8 + 4 // of the layout in the file
 			in, err := a.store.Open(a.Ctx, archive.SnapshotName(id, next.Last).String(), at, 4)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer in.Close()
 			if b, err := io.ReadAll(in); err != nil || binary.LittleEndian.Uint32(b) != state.Schema {
 				t.Errorf("the next snapshot has layout %v, %v", b, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -39,9 +40,7 @@ func lostTail(tb testing.TB) (server, dir string, seen tail.Mark) {
 	if err == nil {
 		err = os.WriteFile(tail.File(olderDir, realm), mark, 0o600)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return olderServer, olderDir, seen
 }
 
@@ -50,9 +49,7 @@ func realmEvents(ctx context.Context, tb testing.TB, n *installation) (events []
 	tb.Helper()
 	operator := n.as(bus.RoleOperator)
 	for c, err := range operator.Log().Read(ctx, client.FromSequence(1)) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		events = append(events, client.RealmEvents(c.Commit)...)
 	}
 	return events
@@ -146,13 +143,9 @@ func TestDamagedMark(t *testing.T) {
 	run(t, server, dir, creating(t, "one"))
 	file := tail.File(dir, realm)
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b[len(b)/2] ^= 1
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, b, 0o600))
 	if _, err := tail.Read(file); !errors.Is(err, tail.ErrDamaged) {
 		t.Fatalf("read: %v", err)
 	}
@@ -182,9 +175,7 @@ func TestPurgedLog(t *testing.T) {
 			n.create("one")
 			js := n.JS()
 			stream := n.Stream(bus.LogStream(realm))
-			if err := stream.Purge(n.Ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, stream.Purge(n.Ctx))
 			end := lastOf(t, js)
 			acknowledged := make(chan bool, 1)
 			requesting, cancel := context.WithCancel(n.Ctx)
@@ -246,9 +237,7 @@ func TestPurgedBeforeTakeOver(t *testing.T) {
 	standby := n.serve(dir, seldom)
 	n.WaitFor("the standby to be ready", func() bool { return standby.Ready() == nil })
 	stream := n.Stream(bus.LogStream(realm))
-	if err := stream.Purge(n.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Purge(n.Ctx))
 	s.Cancel()
 	_ = s.Wait() // it may fail meanwhile
 	if err := standby.Wait(); err == nil || !strings.Contains(err.Error(), "are missing") {
@@ -375,9 +364,7 @@ func lostAtTheirPositions(tb testing.TB, foreign int, secrets secret.Secrets) {
 	read := func(what string, from client.LogOption) (commits int) {
 		tb.Helper()
 		for c, err := range operator.Log().Read(ctx, from) {
-			if err != nil {
-				tb.Fatal(err)
-			}
+			must.Succeed(tb, err)
 			if is := c.Skipped != ""; is != skipped[c.Sequence] {
 				tb.Errorf("%s: sequence %d, skipped %q", what, c.Sequence, c.Skipped)
 			}
@@ -396,9 +383,7 @@ func lostAtTheirPositions(tb testing.TB, foreign int, secrets secret.Secrets) {
 		read(fmt.Sprint("from sequence ", at), client.FromSequence(at))
 	}
 	o, err := c.Resource(configMaps, "a").Get(ctx, "new-1")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	if got := read("from a revision", client.FromRevision(o.GetMetadata().GetResourceVersion())); got != 3 {
 		tb.Errorf("%d commits are read from that of new-1 on, want 3", got)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -25,9 +26,7 @@ import (
 func copyOf(tb testing.TB, dir string) string {
 	tb.Helper()
 	to := filepath.Join(tb.TempDir(), "copy")
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, os.CopyFS(to, os.DirFS(dir)))
 	return to
 }
 
@@ -77,9 +76,7 @@ func TestMismatch(t *testing.T) {
 			log: func(t *testing.T, server, _ string) string {
 				t.Helper()
 				n := installationIn(t, server)
-				if err := n.JS().DeleteStream(testkit.Context(t), bus.LogStream(realm)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, n.JS().DeleteStream(testkit.Context(t), bus.LogStream(realm)))
 				n.shutdown()
 				run(t, server, t.TempDir(), creating(t, "anew"))
 				return server
@@ -125,9 +122,7 @@ func TestMismatch(t *testing.T) {
 				t.Errorf("the state was at %s and is at %s", before, is)
 			}
 
-			if err := state.Remove(filepath.Join(dir, realm)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, state.Remove(filepath.Join(dir, realm)))
 			if err := n.serve(dir, nil).Wait(); !errors.As(err, &mismatch) {
 				t.Fatalf("without the state, the service has forgotten the commits that it has seen: %v", err)
 			}
@@ -147,9 +142,7 @@ func TestUnfinishedState(t *testing.T) {
 	server, dir := t.TempDir(), t.TempDir()
 	run(t, server, dir, creating(t, "one"))
 	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cp := s.Checkpoint()
 	tx := s.Begin()
 	tx.EndCommit(state.Commit{
@@ -160,9 +153,7 @@ func TestUnfinishedState(t *testing.T) {
 	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.Sync(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(s.Sync(), s.Close()))
 	var unfinished *state.UnfinishedError
 	if _, err := state.Open(filepath.Join(dir, realm), state.Config{}); !errors.As(err, &unfinished) {
 		t.Fatalf("opened: %v", err)
@@ -185,9 +176,7 @@ func TestUnfinishedState(t *testing.T) {
 func openState(tb testing.TB, dir string) (snap *state.Snapshot, closeState func()) {
 	tb.Helper()
 	s, err := state.Open(dir, state.Config{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	snap = s.Snapshot()
 	return snap, func() {
 		if err := errors.Join(snap.Close(), s.Close()); err != nil {
@@ -200,9 +189,7 @@ func openState(tb testing.TB, dir string) (snap *state.Snapshot, closeState func
 func checkpoint(tb testing.TB, dir string) *coppicev1.Checkpoint {
 	tb.Helper()
 	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	defer s.Close()
 	return s.Checkpoint()
 }
@@ -214,9 +201,7 @@ func lastOf(tb testing.TB, js jetstream.JetStream) int64 {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return -1
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return int64(s.CachedInfo().State.LastSeq)
 }
 
@@ -247,18 +232,14 @@ func TestUnfitLog(t *testing.T) {
 			config := bus.LogConfig(realm, 1)
 			change(&config)
 			stream, err := js.CreateStream(n.Ctx, config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			was := stream.CachedInfo().Config
 			err = n.serve(t.TempDir(), nil).Wait()
 			if err == nil || !strings.Contains(err.Error(), "cannot hold a log") || !strings.Contains(err.Error(), bus.LogStream(realm)) {
 				t.Errorf("got %v", err)
 			}
 			info, err := stream.Info(n.Ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if info.State.LastSeq != 0 || info.Config.Storage != was.Storage || info.Config.MaxAge != was.MaxAge {
 				t.Errorf("the stream was changed, or written to: %+v", info)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -115,9 +116,7 @@ func hasAcknowledged(ctx context.Context, tb testing.TB, c *client.Client, names
 	tb.Helper()
 	there := map[string]bool{}
 	for o, err := range c.Resource(configMaps, "a").List(ctx) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		there[o.GetMetadata().GetName()] = true
 	}
 	for _, name := range names {
@@ -136,14 +135,10 @@ func TestFullDiskKeepsCalls(t *testing.T) {
 	n, _ := external(t, disk.Dir)
 	s := serve(t, n.dial(n.Server.URL()), t.TempDir(), nil).writing()
 	js, err := jetstream.New(testkit.Dial(t, n.Server, n.Server.URL(), bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	created := func() time.Time {
 		stream, err := js.Stream(ctx, bus.FinalizeStream(realm))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return stream.CachedInfo().Created
 	}
 	before := created()

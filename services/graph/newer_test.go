@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -27,9 +28,7 @@ func inFormat(tb testing.TB, message []byte, at uint64, secrets secret.Secrets, 
 		tb.Fatal(foreign)
 	}
 	commit, err := m.Open(new([]byte))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	h.Sequence, h.Previous, h.ID = h.Sequence+1, eventlog.Checksum(commit), [16]byte{14}
 	h.FirstRevision++
 	b := eventlog.NewBuilder(h)
@@ -42,9 +41,7 @@ func inFormat(tb testing.TB, message []byte, at uint64, secrets secret.Secrets, 
 	}
 	enc[field+2] = format
 	sealed, err := eventlog.NewKeys(secrets, realm).Seal(enc, at+1)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return sealed
 }
 
@@ -85,19 +82,13 @@ func TestNewerStateOnDisk(t *testing.T) {
 	key := []byte("ms")
 	schema := func(change string) (is string) {
 		db, err := pebble.Open(filepath.Join(dir, realm), &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation, Logger: quiet{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer db.Close()
 		if change != "" {
-			if err := db.Set(key, []byte(change), pebble.Sync); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, db.Set(key, []byte(change), pebble.Sync))
 		}
 		value, closer, err := db.Get(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer closer.Close()
 		return string(value)
 	}

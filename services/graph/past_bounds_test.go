@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/history"
 )
@@ -65,9 +66,7 @@ func (a *archived) past(store archive.Store, l history.Limits, opts ...client.Op
 func (a *archived) cached() []string {
 	a.Helper()
 	found, err := filepath.Glob(filepath.Join(a.dir, ".history", "*"))
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	return found
 }
 
@@ -218,9 +217,7 @@ func TestStopWhileThePastIsBuilt(t *testing.T) {
 	s, reader := a.past(store, history.Limits{})
 	at := a.revisions("b", "c")
 	past, err := reader.At(a.Ctx, client.Moment{Revision: at[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ended := make(chan struct{})
 	reading, stop := context.WithCancel(a.Ctx)
 	defer stop()
@@ -247,9 +244,7 @@ func TestPastIsBounded(t *testing.T) {
 		return look(a.Ctx, reader, revision)
 	}
 	for _, i := range []int{0, 1, 2, 1, 0} {
-		if err := read(at[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, read(at[i]))
 		a.WaitFor("the cache to have two states at most", func() bool { return len(a.cached()) <= 2 })
 	}
 	s.Stop()
@@ -299,9 +294,7 @@ func TestOldestPast(t *testing.T) {
 	// Prune what precedes the snapshot.
 	for _, name := range a.entries(archive.Segment) {
 		if n, _ := archive.ParseName(name); n.Last <= checkpoint(t, a.dir).GetSequence()-6 {
-			if err := os.Remove(filepath.Join(a.root, filepath.FromSlash(name))); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Remove(filepath.Join(a.root, filepath.FromSlash(name))))
 		}
 	}
 	s, _ = a.past(a.store, history.Limits{})
@@ -321,9 +314,7 @@ func TestOldestPast(t *testing.T) {
 	s.Stop()
 	s, _ = a.past(a.store, history.Limits{})
 	past, err := reader.At(a.Ctx, client.Moment{Revision: oldest})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	changes := func() error { // also from a revision, which other clients follow into the present
 		for _, err := range past.Resource(configMaps, "a").Watch(a.Ctx, client.FromRevision(oldest)) {
 			return err
@@ -344,9 +335,7 @@ func TestOldestPast(t *testing.T) {
 	s.Stop()
 	// A damaged record of the oldest snapshot makes no later revision unreadable.
 	_, newest, _, err := archive.NewestVerified(a.Ctx, a.store, [16]byte(checkpoint(t, a.dir).GetRealmId()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.segments()
 	a.snapshot()
 	later := checkpoint(t, a.dir).GetRevision()
@@ -372,9 +361,7 @@ func TestTooLargePast(t *testing.T) {
 	a.snapshot()
 	size := int64(0)
 	for e, err := range a.store.List(a.Ctx, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if n, _ := archive.ParseName(e.Name); n.Kind == archive.Snapshot {
 			size = e.Size
 		}

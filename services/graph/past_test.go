@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -33,9 +34,7 @@ func shown(objects []*coppicev1.Object) string {
 func page(ctx context.Context, tb testing.TB, c *client.Client) (text string, revision uint64) {
 	tb.Helper()
 	p, err := c.Resource(configMaps, "a").ListPage(ctx, client.IncludeUninitialized(true))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	if p.Continue != "" {
 		tb.Fatal("the list has more than one page")
 	}
@@ -110,9 +109,7 @@ func TestPast(t *testing.T) {
 		draw.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
 		for _, revision := range asked[:min(20, len(asked))] {
 			past, err := reader.At(a.Ctx, client.Moment{Revision: revision})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if past.Past().Revision != revision {
 				t.Errorf("the reader saw revision %d, and the past shows %d", revision, past.Past().Revision)
 			}
@@ -126,18 +123,14 @@ func TestPast(t *testing.T) {
 			i := slices.Index(commits, revision)
 			if i > 0 && commits[i-1]+1 < revision {
 				within, err := reader.At(a.Ctx, client.Moment{Revision: commits[i-1] + 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if got := within.Past().Revision; got < commits[i-1]+1 || got > revision {
 					t.Errorf("revision %d, of a commit between %d and %d, shows %d", commits[i-1]+1, commits[i-1], revision, got)
 				}
 			}
 			// A time stands for the last commit before it.
 			byTime, err := reader.At(a.Ctx, client.Moment{Time: times[revision]})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got := byTime.Past().Revision; got != revision {
 				t.Errorf("at %v the realm was at revision %d, and the past shows %d", times[revision], revision, got)
 			}
@@ -164,14 +157,10 @@ func TestPast(t *testing.T) {
 func reference(ctx context.Context, tb testing.TB, past *client.Client) string {
 	tb.Helper()
 	kinds, err := past.Kinds(ctx)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	is := map[string]uint64{}
 	for c, err := range past.Log().Read(ctx, client.FromSequence(1)) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		for _, e := range client.Events(c.Commit, kinds.ResourceName) {
 			if e.Resource == configMaps.String() {
 				if is[e.Name] = e.Revision; e.Type == "ObjectDeleted" {
@@ -188,9 +177,7 @@ func identitiesOf(ctx context.Context, tb testing.TB, c *client.Client) string {
 	tb.Helper()
 	is := map[string]uint64{}
 	for o, err := range c.Resource(configMaps, "a").List(ctx) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		is[o.GetMetadata().GetName()] = o.GetMetadata().GetResourceVersion()
 	}
 	return fmt.Sprint(is)

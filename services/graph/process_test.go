@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -34,20 +35,12 @@ func TestSharesOfAProcess(t *testing.T) {
 		t.Helper()
 		subject := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: bus.VerbWatch, Plural: "configmaps", Namespace: "a"}.Subject()
 		request, err := rpc.Encode(&coppicev1.WatchRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		first, err := nc.SubscribeSync(nc.NewInbox())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: first.Subject, Header: rpc.Header(subject, nil), Data: request}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, nc.PublishMsg(&nats.Msg{Subject: subject, Reply: first.Subject, Header: rpc.Header(subject, nil), Data: request}))
 		m, err := first.NextMsg(testkit.Timeout)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if why = m.Header.Get(micro.ErrorHeader); why != "" {
 			return m.Header.Get(bus.HeaderReason) + ": " + why
 		}

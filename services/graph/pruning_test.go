@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 )
@@ -43,17 +44,11 @@ func TestArchiverPrunes(t *testing.T) {
 		a.WaitFor("the archive to be pruned", func() bool {
 			segments := a.items(id)
 			until, err := archive.PrunedUntil(a.Ctx, a.store, id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			_, newest, _, err := archive.NewestVerified(a.Ctx, a.store, id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			_, base, two, err := archive.VerifiedBefore(a.Ctx, a.store, id, newest.Sequence, func(string, error) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, s := range segments {
 				if s.Last <= base.Sequence {
 					return false
@@ -113,19 +108,15 @@ func TestFullArchiveIsPruned(t *testing.T) {
 	full.Store(true)
 	clock.Set(time.Hour)
 	operator := a.as(bus.RoleOperator)
-	if err := settled(func() error {
+	must.Succeed(t, settled(func() error {
 		_, err := operator.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(a.Ctx, &coppicev1.Object{
 			ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: []byte(`{"archiveRetention":"10m"}`),
 		})
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	a.WaitFor("the archive to be pruned", func() bool {
 		until, err := archive.PrunedUntil(a.Ctx, a.store, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return until > 0
 	})
 	s.Stop()

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -78,9 +79,7 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 			t.Parallel()
 			n := installationOn(t, natsd.Config{Dir: t.TempDir(), Roles: append(bus.Roles(realm), bus.Role{Name: "all", Publish: []string{">"}, Subscribe: []string{">"}})})
 			js, err := jetstream.New(n.Conn("all"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !first {
 				if _, err := bus.EnsureBucket(n.Ctx, js, bus.RealmBucket, 1); err != nil {
 					t.Fatal(err)
@@ -98,9 +97,7 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 				return err != nil && says(err.Error())
 			})
 			testkit.WaitFor(t, n.Ctx, "the log to name the storage", func() bool { return says(log.String()) })
-			if err := js.DeleteStream(n.Ctx, "greedy"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, js.DeleteStream(n.Ctx, "greedy"))
 			s.writing()
 			testkit.WaitFor(t, n.Ctx, "the service to be ready with storage", func() bool { return s.Ready() == nil })
 			s.Stop()
@@ -128,9 +125,7 @@ func TestNotReadyWhileAnAppendWaits(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "an append to its log has been waiting for")
 	})
 	proxy.Heal()
-	if err := testkit.Receive(t, n.Ctx, "the command", created); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, testkit.Receive(t, n.Ctx, "the command", created))
 	n.WaitFor("the service to be ready", func() bool { return s.Ready() == nil })
 	s.Stop()
 }
@@ -144,25 +139,17 @@ func TestStreamsReserveNothing(t *testing.T) {
 	s.Stop()
 	nc := n.Conn("all")
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, c := range bus.WorkConfigs(realm, 1) {
 		stream, err := js.Stream(n.Ctx, c.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := stream.CachedInfo().Config.MaxBytes; got > 0 {
 			t.Errorf("stream %s reserves %d bytes", c.Name, got)
 		}
 	}
 	updates, err := nc.SubscribeSync("$JS.API.STREAM.UPDATE.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, nc.Flush())
 	s = n.serve(t.TempDir(), nil).writing()
 	s.Stop()
 	if n, _, err := updates.Pending(); n > 0 || err != nil {

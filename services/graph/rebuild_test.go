@@ -6,6 +6,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 )
@@ -22,30 +23,22 @@ func TestRebuildFromDamagedLog(t *testing.T) {
 	whole := installationIn(t, server)
 	js := whole.JS()
 	log, err := js.Stream(ctx, bus.LogStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	damaged := newInstallation(t)
 	other := damaged.JS()
 	config := bus.LogConfig(realm, 1)
 	config.DenyDelete = false
 	stream, err := other.CreateStream(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for at := uint64(1); at <= before.GetPosition(); at++ {
 		m, err := log.GetMsg(ctx, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := other.Publish(ctx, bus.LogSubject(realm), m.Data); err != nil {
 			t.Fatal(err)
 		}
 	}
 	hole := before.GetPosition() - 1
-	if err := stream.DeleteMsg(ctx, hole); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.DeleteMsg(ctx, hole))
 	if _, err := other.UpdateStream(ctx, bus.LogConfig(realm, 1)); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/recording"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -25,14 +26,10 @@ func record(tb testing.TB, n *installation, from uint64) (file string) {
 	c := n.as(bus.RoleReader)
 	file = filepath.Join(tb.TempDir(), "log")
 	f, err := os.Create(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	defer f.Close()
 	w, err := segment.NewWriter(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	for c, err := range c.Log().Read(testkit.Context(tb), client.FromSequence(from), client.Undecoded(true)) {
 		if err == nil {
 			err = w.Add(c.Sequence, c.Stored)
@@ -96,9 +93,7 @@ func TestRecording(t *testing.T) {
 		b[len(b)/2] ^= 1
 		err = os.WriteFile(part, b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var damaged *segment.DamagedError
 	if _, err := recording.Fold(ctx, part, other, noProgress); !errors.As(err, &damaged) || damaged.Offset == 0 {
 		t.Errorf("a damaged recording: %v", err)
@@ -119,9 +114,7 @@ func offlineSnapshot(tb testing.TB, dir string) snapshot.Info {
 	snap, closeState := openState(tb, filepath.Join(dir, "state"))
 	defer closeState()
 	info, err := snapshot.Write(tb.Context(), io.Discard, snap, snapshot.WriteOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return info
 }
 
@@ -130,9 +123,7 @@ func serveRecording(tb testing.TB, dir string) {
 	tb.Helper()
 	ctx := testkit.Context(tb)
 	r, err := recording.OpenRealm(dir, realm)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	defer func() {
 		if err := r.Close(); err != nil {
 			tb.Error(err)
@@ -142,9 +133,7 @@ func serveRecording(tb testing.TB, dir string) {
 		tb.Errorf("served twice: %v", err)
 	}
 	nc, err := r.Conn()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	defer nc.Close()
 	c := client.New(nc, client.WithActor("another"), client.WithRealm(realm))
 	has(ctx, tb, c, "one", "three")

@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/segment"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A reader of the log that has listed the segments reads all commits right after segments were merged, or pruned behind
@@ -56,30 +57,20 @@ func (a *archived) merge(parts []archive.Item) {
 	a.Helper()
 	var b bytes.Buffer
 	w, err := segment.NewWriter(&b)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	for _, p := range parts {
 		in, err := a.store.Open(a.Ctx, p.Entry.Name, 0, p.Entry.Size)
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 		for c, err := range segment.NewScanner(in).Commits() {
 			if err == nil {
 				err = w.Add(c.Position, c.Message)
 			}
-			if err != nil {
-				a.Fatal(err)
-			}
+			must.Succeed(a, err)
 		}
 		_ = in.Close()
 	}
 	info, err := w.Close()
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: info.First.Sequence, Last: info.Last.Sequence}
-	if err := a.store.Put(a.Ctx, name.String(), &b, info.Size); err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, a.store.Put(a.Ctx, name.String(), &b, info.Size))
 }

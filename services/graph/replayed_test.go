@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/continuation"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/recording"
@@ -42,9 +43,7 @@ func recordRealm(tb testing.TB) (r recorded) {
 		ctx, c := testkit.Context(tb), n.application()
 		create(ctx, tb, c, "one", "two", "owner")
 		owner, err := c.Resource(configMaps, "a").Get(ctx, "owner")
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		child := configMap("child")
 		child.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
 		put(ctx, tb, c, child)
@@ -61,9 +60,7 @@ func events(ctx context.Context, tb testing.TB, n *installation) (all []string) 
 	tb.Helper()
 	c := n.as(bus.RoleReader)
 	for c, err := range c.Log().Read(ctx, client.FromSequence(1)) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		for _, e := range c.GetEvents() {
 			all = append(all, fmt.Sprintf("commit %d at %d: %v because of %d, %v", c.GetSequence(), c.Sequence, e.GetReason(), e.GetCause(), e.GetEvent()))
 		}
@@ -75,14 +72,10 @@ func events(ctx context.Context, tb testing.TB, n *installation) (all []string) 
 func (r *recorded) begin(tb testing.TB, n *installation, store archive.Store) (recording.Folded, continuation.Begun, error) {
 	tb.Helper()
 	in, err := os.Open(r.file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	defer in.Close()
 	info, err := in.Stat()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	c := continuation.Config{Conn: n.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: store, By: "test"}
 	return recording.Begin(testkit.Context(tb), in, info.Size(), filepath.Join(tb.TempDir(), "work"), c, noProgress)
 }
@@ -97,9 +90,7 @@ func rows(tb testing.TB, dir string) map[string]string {
 		all[string(key)] = string(value)
 		return nil
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return all
 }
 
@@ -111,13 +102,9 @@ func TestReplayIntoRealm(t *testing.T) {
 	r := recordRealm(t)
 	n, root, dir := newInstallation(t), t.TempDir(), t.TempDir()
 	store, err := dirstore.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	folded, begun, err := r.begin(t, n, store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	last := folded.Last
 	if begun.Origin != (lifecycle.Origin{RealmID: folded.RealmID, Sequence: last.Sequence}) || begun.Sequence != last.Sequence+1 || begun.RealmID == folded.RealmID || begun.Revision != last.Revision {
 		t.Errorf("begun as %+v after %+v", begun, folded.Info)
@@ -207,9 +194,7 @@ func TestReplayIntoRealmFails(t *testing.T) {
 	n, root := newInstallation(t), t.TempDir()
 	js := n.JS()
 	store, err := dirstore.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for left := range 3 { // the segment, the snapshot, and its verification
 		room := left
 		_, _, err := r.begin(t, n, &archivetest.Hooked{Store: store, Before: func(_ context.Context, c archivetest.Call) error {
@@ -247,9 +232,7 @@ func TestReplayIntoRealmFails(t *testing.T) {
 		r.file = filepath.Join(t.TempDir(), "damaged")
 		err = os.WriteFile(r.file, b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	fresh := newInstallation(t)
 	empty := t.TempDir()
 	if store, err = dirstore.Open(empty); err != nil {

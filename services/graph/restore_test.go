@@ -24,6 +24,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
@@ -40,9 +41,7 @@ func identities(ctx context.Context, tb testing.TB, c *client.Client) map[string
 	all := map[string]string{}
 	for _, r := range []client.Resource{configMaps, {Group: "coppice.dev", Plural: "kinds"}} {
 		for o, err := range c.Resource(r, "").List(ctx) {
-			if err != nil {
-				tb.Fatal(err)
-			}
+			must.Succeed(tb, err)
 			m := o.GetMetadata()
 			all[r.Plural+"/"+m.GetNamespace()+"/"+m.GetName()] = fmt.Sprintf("%s@%d %v", m.GetUid(), m.GetResourceVersion(), m.GetDeletionTimestamp())
 		}
@@ -72,9 +71,7 @@ func (a *archived) restore(last uint64) (begun continuation.Begun) {
 	}
 	a.installation = newInstallation(a.TB)
 	s, err := state.Open(dir, state.Config{})
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, err)
 	defer s.Close()
 	c := continuation.Config{Conn: a.Conn(bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: a.store, By: "test"}
 	if begun, err = continuation.Begin(a.Ctx, s, c); err != nil {
@@ -98,13 +95,9 @@ func TestRestore(t *testing.T) {
 		ctx := testkit.Context(t)
 		s := a.serve(a.dir, nil).writing()
 		c := a.application()
-		if err := creation(ctx, c.Conn(), id, "owner"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, creation(ctx, c.Conn(), id, "owner"))
 		owner, err := c.Resource(configMaps, "a").Get(ctx, "owner")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		child := configMap("child")
 		child.Metadata.OwnerReferences = []*coppicev1.OwnerReference{client.NewOwnerReference(owner)}
 		put(ctx, t, c, child)
@@ -210,9 +203,7 @@ func TestRestoreUpTo(t *testing.T) {
 		if n, ok := archive.ParseName(e.Name); err == nil && ok && name(n) {
 			err = a.store.Delete(a.Ctx, e.Name)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	_, err = from.Fold(a.Ctx, filepath.Join(t.TempDir(), "state"), 1, state.Config{})
 	only := checkpoint(t, a.dir).GetSequence()
@@ -239,9 +230,7 @@ func TestScrubOfRestoredRealm(t *testing.T) {
 	a.restore(0)
 	a.startsWith(t.TempDir(), "one")
 	log, err := eventlog.Open(a.Ctx, a.JS(), realm, 1, eventlog.NewKeys(testkit.Secrets(), realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	last, first, err := log.Last(a.Ctx)
 	if err != nil || first != checkpoint(t, a.dir).GetPosition()+1 {
 		t.Fatalf("the stream begins at %d, %v", first, err)
@@ -259,24 +248,18 @@ func TestScrubOfHoleAtEnd(t *testing.T) {
 	c := bus.LogConfig(realm, 1)
 	c.DenyDelete = false
 	stream, err := js.CreateStream(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range 5 {
 		if _, err := js.Publish(ctx, bus.LogSubject(realm), []byte("no commit")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := stream.DeleteMsg(ctx, 4); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.DeleteMsg(ctx, 4))
 	if _, err := js.UpdateStream(ctx, bus.LogConfig(realm, 1)); err != nil {
 		t.Fatal(err)
 	}
 	log, err := eventlog.OpenExisting(ctx, js, realm, eventlog.NewKeys(testkit.Secrets(), realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, ofCopy := range []bool{false, true} {
 		var broken *eventlog.BrokenError
 		testkit.WaitFor(t, ctx, "the hole to be found", func() bool { // on a busy machine a read may fail, and says so
@@ -337,9 +320,7 @@ func TestRestoreFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := state.Open(dir, state.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer s.Close()
 		during := &archivetest.Hooked{Store: store, Before: func(_ context.Context, c archivetest.Call) error {
 			if c.Op == archivetest.Put {

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 )
@@ -118,9 +119,7 @@ func TestRetentionWhileArchiveFails(t *testing.T) {
 	operator := b.as(bus.RoleOperator)
 	b.WaitFor("warnings of the archive and of the log", func() bool {
 		warnings, err := operator.Warnings(b.Ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		reasons := 0
 		for _, reason := range []string{lifecycle.WarnUnarchived, lifecycle.WarnUncut} {
 			if slices.ContainsFunc(warnings, func(w client.Warning) bool {
@@ -150,9 +149,7 @@ func TestRetentionKeepsIDs(t *testing.T) {
 	id, _ := b.at()
 	verified := func() uint64 {
 		_, v, _, err := archive.NewestVerified(b.Ctx, b.store, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return v.Position
 	}
 	for seen := verified(); b.extent().Bytes < 2*retained || verified() <= seen; {

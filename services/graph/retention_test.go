@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -102,9 +103,7 @@ func (b *bounded) setBy(operator *client.Client, retention string) {
 		})
 		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 }
 
 // writes creates objects with 64 KiB in total, which do not compress, and lets time pass.
@@ -147,9 +146,7 @@ func (b *bounded) tries(ctx context.Context, pass time.Duration) (name string, e
 func (b *bounded) extent() eventlog.Extent {
 	b.Helper()
 	e, err := b.log.Extent(b.Ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return e
 }
 
@@ -157,9 +154,7 @@ func (b *bounded) extent() eventlog.Extent {
 func (b *bounded) announced() eventlog.Announcement {
 	b.Helper()
 	a, err := b.log.Announced(b.Ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return a
 }
 
@@ -306,9 +301,7 @@ func TestUndoAfterCut(t *testing.T) {
 		return &client.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &client.ObjectMeta{Name: name}}
 	}
 	owner, err := objects.Create(b.Ctx, object("owner"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range []string{"a", "b"} {
 		o := object(name)
 		o.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
@@ -317,9 +310,7 @@ func TestUndoAfterCut(t *testing.T) {
 		}
 	}
 	alone, err := objects.Create(b.Ctx, object("alone"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := objects.Delete(b.Ctx, "alone"); err != nil {
 		t.Fatal(err)
 	}
@@ -330,9 +321,7 @@ func TestUndoAfterCut(t *testing.T) {
 	names := func() string {
 		var list []string
 		for o, err := range objects.List(b.Ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			list = append(list, o.GetMetadata().GetName())
 		}
 		return strings.Join(list, " ")
@@ -347,17 +336,13 @@ func TestUndoAfterCut(t *testing.T) {
 		if err != nil || len(p.Refusals) > 0 {
 			t.Fatalf("the plan to restore %+v: %+v, %v", r, p, err)
 		}
-		if err := p.Run(b.Ctx, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Run(b.Ctx, nil))
 	}
 	if is := names(); is != "a alone b owner" {
 		t.Errorf("restored: %s", is)
 	}
 	owner, err = objects.Get(b.Ctx, "owner")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range []string{"a", "b"} {
 		if o, err := objects.Get(b.Ctx, name); err != nil || len(o.GetMetadata().GetOwnerReferences()) != 1 || o.GetMetadata().GetOwnerReferences()[0].GetUid() != owner.GetMetadata().GetUid() {
 			t.Errorf("%s: %v, %v", name, o, err)
@@ -369,9 +354,7 @@ func TestUndoAfterCut(t *testing.T) {
 func collect(tb testing.TB, n *installation) {
 	tb.Helper()
 	p, err := processor.New(processor.Config{Conn: n.Conn(bus.RoleProcessor)})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	ctx, stop := context.WithCancel(tb.Context())
 	ended := make(chan error)
 	go func() { ended <- p.Run(ctx) }()
@@ -392,9 +375,7 @@ func TestAnnouncementBehindTheEnd(t *testing.T) {
 	announced := func() eventlog.Announcement {
 		t.Helper()
 		e, err := a.log().Announced(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return e
 	}
 	if err := a.log().Announce(t.Context(), 1000, time.Now()); err != nil || announced().Position != 1000 {

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -69,9 +70,7 @@ func TestShares(t *testing.T) {
 	for i, c := range clients {
 		found := 0
 		for _, err := range c.Resource(configMaps, "a").List(n.Ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			found++
 		}
 		if found != counts[i] || found == 0 {
@@ -103,9 +102,7 @@ func TestDeletionWaits(t *testing.T) {
 	listed := func(deleted bool) *client.Realm {
 		t.Helper()
 		realms, err := operator.ListRealms(n.Ctx, client.IncludeDeleted(deleted))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(realms) == 0 {
 			return nil
 		}
@@ -116,12 +113,8 @@ func TestDeletionWaits(t *testing.T) {
 	})
 	// This is what another process does when the lease of a silent one has expired.
 	bucket, err := n.JS().KeyValue(n.Ctx, bus.LeaseBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bucket.Delete(n.Ctx, bus.MemberKey(instance(t, dir))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, bucket.Delete(n.Ctx, bus.MemberKey(instance(t, dir))))
 	n.WaitFor("the deletion", func() bool { return listed(false) == nil })
 	if r := listed(true); r.GetDeletedBy() != bus.RoleOperator || len(r.GetDeletedIds()) != 1 {
 		t.Errorf("the realm is listed as %v", r)
@@ -140,9 +133,7 @@ func TestListIsLost(t *testing.T) {
 	}
 	shop := n.as(bus.RoleApplication, client.WithRealm("shop"))
 	put(n.Ctx, t, shop, configMap("before"))
-	if err := n.JS().DeleteKeyValue(n.Ctx, bus.RealmBucket); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.JS().DeleteKeyValue(n.Ctx, bus.RealmBucket))
 	n.WaitFor("the list", func() bool {
 		list, err := operator.ListRealms(n.Ctx)
 		return err == nil && len(list) == 2

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -18,9 +19,7 @@ func snapshotOf(tb testing.TB, dir string) ([]byte, snapshot.Info) {
 	defer closeState()
 	var b bytes.Buffer
 	info, err := snapshot.Write(tb.Context(), &b, snap, snapshot.WriteOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return b.Bytes(), info
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -31,9 +32,7 @@ type stage struct {
 func newStage(b *testing.B) *stage {
 	b.Helper()
 	s, err := state.Open(b.TempDir(), state.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			b.Error(err)
@@ -55,9 +54,7 @@ func newStage(b *testing.B) *stage {
 	g.commit(g.creation)
 	g.commit(func(ctx *lifecycle.Context) []lifecycle.Event {
 		out, refusal := lifecycle.Delete(ctx, lifecycle.Key{Kind: ctx.Kinds().Resource("replicasets.apps"), Namespace: "default", Name: "root"}, "", nil)
-		if refusal != nil {
-			b.Fatal(refusal)
-		}
+		must.Succeed(b, refusal)
 		return out.Events
 	})
 	return g
@@ -66,9 +63,7 @@ func newStage(b *testing.B) *stage {
 func (g *stage) create(ctx *lifecycle.Context, at lifecycle.Key, o *coppicev1.Object) []lifecycle.Event {
 	g.b.Helper()
 	out, refusal := lifecycle.Create(ctx, at, o)
-	if refusal != nil {
-		g.b.Fatal(refusal)
-	}
+	must.Succeed(g.b, refusal)
 	return out.Events
 }
 
@@ -106,9 +101,7 @@ func (g *stage) apply(tx *state.Tx, events []lifecycle.Event) {
 	g.b.Helper()
 	for i := range events {
 		body, err := state.Encode(events[i].Object.Body)
-		if err != nil {
-			g.b.Fatal(err)
-		}
+		must.Succeed(g.b, err)
 		if _, err := tx.Add(&events[i], tx.Checkpoint().GetRevision()+1, body); err != nil {
 			g.b.Fatal(err)
 		}
@@ -168,9 +161,7 @@ func BenchmarkStages(b *testing.B) {
 			if r := resolve.Resolve(snap, g.dependents, staged, 1, nil); len(r.GetUids()) != staged*uid.PackedUUID {
 				b.Fatalf("%d bytes of uids are resolved", len(r.GetUids()))
 			}
-			if err := snap.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, snap.Close())
 		}
 		perObject(b)
 	})
@@ -200,9 +191,7 @@ func BenchmarkStages(b *testing.B) {
 		tx := g.state.Begin()
 		commit := encode(tx, g.removal(g.context(tx)))
 		log, err := eventlog.Open(context.Background(), testkit.JetStream(b, testkit.NATS(b), bus.RoleGraph), bus.DefaultRealm, 1, eventlog.NewKeys(testkit.Secrets(), bus.DefaultRealm))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		b.ReportAllocs()
 		sequence := uint64(0)
 		for b.Loop() {

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 )
@@ -23,9 +24,7 @@ func TestStopWithRequestsQueued(t *testing.T) {
 	server := newInstallation(t)
 	dir := t.TempDir()
 	request, err := rpc.Encode(&coppicev1.GetRequest{Names: []string{"absent"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	nc := server.Conn(bus.RoleApplication)
 	for range 3 {
 		s := server.serve(dir, nil).writing()
@@ -33,14 +32,10 @@ func TestStopWithRequestsQueued(t *testing.T) {
 			for _, verb := range []string{bus.VerbGet, bus.VerbResolve, bus.VerbWatch, bus.VerbList} {
 				subject := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: verb, Plural: "configmaps", Namespace: "a"}.Subject()
 				m := &nats.Msg{Subject: subject, Reply: nc.NewInbox(), Header: rpc.Header(subject, nil), Data: request}
-				if err := nc.PublishMsg(m); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, nc.PublishMsg(m))
 			}
 		}
-		if err := nc.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, nc.Flush())
 		s.Stop()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -30,9 +31,7 @@ func TestStorage(t *testing.T) {
 	a.verified(id, 0, "a")
 	operator := a.as(bus.RoleOperator)
 	got, err := operator.Operations().Storage(a.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got.GetLogBytes() == 0 || got.GetStateBytes() == 0 || got.GetArchiveBytes() == 0 || got.GetArchiveEntries() < 3 || got.GetArchiveError() != "" || !got.GetArchived() ||
 		got.GetCutAtBytes() != 1<<29 || got.GetCutAt() != 0 || got.GetDiskBytes() != 1<<40 || got.GetDiskFreeBytes() != 1<<39 {
 		t.Errorf("the realm takes %v", got)
@@ -59,9 +58,7 @@ func TestCutWaits(t *testing.T) {
 	})
 	storage := func() *client.Storage {
 		s, err := b.as(bus.RoleOperator).Operations().Storage(b.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return s
 	}
 	if s := storage(); s.GetCutWaits() != "" || s.GetArchiveRetention() != "10GiB,365d" || s.GetCutAtBytes() != retained/2 {
@@ -97,9 +94,7 @@ func TestDiskFilling(t *testing.T) {
 	operator := a.as(bus.RoleOperator)
 	warned := func() bool {
 		warnings, err := operator.Warnings(a.Ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
 			return w.Reason == lifecycle.WarnDiskFilling && strings.Contains(w.Message, "is 86% full: 143 GiB are free")
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -15,9 +16,7 @@ func TestSweepCountsNotices(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	js, err := jetstream.New(testkit.Conn(t, testkit.NATS(t), bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := js.CreateStream(ctx, bus.WorkConfigs(bus.DefaultRealm, 1)[1]); err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +29,7 @@ func TestSweepCountsNotices(t *testing.T) {
 	sweep := func() (asked int) {
 		t.Helper()
 		s := callStream{js: js, realm: bus.DefaultRealm}
-		if err := s.Sweep(ctx, 0, func(uid.UID, string) bool { asked++; return true }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Sweep(ctx, 0, func(uid.UID, string) bool { asked++; return true }))
 		return asked
 	}
 	call := func() string { return uid.New().String() }

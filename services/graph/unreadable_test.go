@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -26,9 +27,7 @@ func unreadableFamily(ctx context.Context, tb testing.TB, c *client.Client) {
 	owner.Metadata.Finalizers, owner.Metadata.Labels = []string{bus.ExampleFinalizer}, map[string]string{"app": "needle"}
 	owner = put(ctx, tb, c, owner)
 	dependent := configMap("dependent")
-	if err := client.SetOwnerReference(owner, dependent); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, client.SetOwnerReference(owner, dependent))
 	put(ctx, tb, c, dependent)
 	create(ctx, tb, c, "good")
 }
@@ -38,9 +37,7 @@ func unreadableFamily(ctx context.Context, tb testing.TB, c *client.Client) {
 func malformedInLog(ctx context.Context, tb testing.TB, n *installation, dir, name string) {
 	tb.Helper()
 	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	snap := s.Snapshot()
 	node := snap.Node(snap.Lookup(snap.Kinds().Resource("configmaps"), "a", name))
 	if err := errors.Join(snap.Err(), snap.Close(), s.Close()); err != nil || node == nil {
@@ -63,9 +60,7 @@ func malformedInLog(ctx context.Context, tb testing.TB, n *installation, dir, na
 	}, node, "configmaps", []byte(statetest.Malformed))
 	b.End(eventlog.CommandRef{}, nil)
 	sealed, err := eventlog.NewKeys(testkit.Secrets(), realm).Seal(b.Bytes(), last+1)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	a.publish(ctx, sealed)
 }
 
@@ -153,13 +148,9 @@ func TestUnreadableObject(t *testing.T) {
 		t.Errorf("it was deleted: %v", err)
 	}
 	last, err := operator.Log().Last(n.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	commit, err := operator.Log().Commit(n.Ctx, last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	events := client.Events(commit, func(_, kind string) string { return kind })
 	if len(events) != 1 || events[0].Type != "ObjectDeleted" || events[0].Name != "bad" || events[0].Verb != bus.VerbDeleteUnreadable ||
 		events[0].Actor != bus.RoleOperator || events[0].Note != "a test" {
@@ -184,9 +175,7 @@ func TestUnreadableStateOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Stop()
-	if err := statetest.Malform(filepath.Join(dir, realm), "needle"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, statetest.Malform(filepath.Join(dir, realm), "needle"))
 	s = n.serve(dir, nil).writing()
 	if _, err := app.Resource(configMaps, "a").Get(n.Ctx, "bad"); !unreadable(err) {
 		t.Fatalf("the body is malformed: %v", err)
@@ -263,9 +252,7 @@ func TestUnreadableProtected(t *testing.T) {
 	}
 	for range 2 { // B2.6: the second changes nothing
 		r, err := objects.Unprotect(n.Ctx, []string{"bad"}, "a test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if said := strings.Join(r[0].Warnings, "; "); !strings.Contains(said, "is not in the reply") || r[0].Object.GetMetadata().GetName() != "bad" {
 			t.Errorf("the reply is %v, with the warnings %q", r[0].Object, said)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/lease"
@@ -30,9 +31,7 @@ func TestDeletionOfUnservedRealm(t *testing.T) {
 	s, err := New(Config{
 		Secrets: testkit.Secrets(), Conn: testkit.Conn(t, n, bus.RoleGraph), Answers: testkit.Conn(t, n, bus.RoleAnswers), Dir: t.TempDir(), LeaseTTL: lasting,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const name = "other"
 	refused := func(says string) {
 		t.Helper()
@@ -67,14 +66,10 @@ func TestDeletionOfUnservedRealm(t *testing.T) {
 	ended.Go(func() { s.member.Run(running) })
 	ended.Go(func() { other.Run(running) })
 	l, err := other.Acquire(ctx, name, lease.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	testkit.WaitFor(t, ctx, "the writer to be seen", func() bool { return s.member.Writers()[name] != "" })
 	refused("the graph service node-2 writes it")
-	if err := l.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Release(ctx))
 	testkit.WaitFor(t, ctx, "the writer to be gone", func() bool { return s.member.Writers()[name] == "" })
 	allowed("a realm that has failed, and that no process writes any more")
 }
@@ -87,13 +82,9 @@ func TestRealmThatDoesNotStop(t *testing.T) {
 	s, err := New(Config{
 		Secrets: testkit.Secrets(), Conn: testkit.Conn(t, n, bus.RoleGraph), Answers: testkit.Conn(t, n, bus.RoleAnswers), Dir: t.TempDir(), LeaseTTL: 30 * time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	states, err := history.NewCache(filepath.Join(s.c.Dir, historyDir), s.c.History)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.states.Store(states)
 	var g errgroup.Group
 	defer func() {
@@ -120,9 +111,7 @@ func TestRealmThatDoesNotStop(t *testing.T) {
 	follows := func() bool {
 		t.Helper()
 		list, err := s.registry.List(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		changed := list.Version != version
 		version = list.Version
 		return s.follow(ctx, &g, list, changed)
@@ -141,9 +130,7 @@ func TestRealmThatDoesNotStop(t *testing.T) {
 	if err != nil || !strings.Contains(list.Of(hangs).GetWaiting(), "has not ended the realm") {
 		t.Errorf("the list does not say what the deletion waits for: %v, %v", list.Of(hangs), err)
 	}
-	if err := errors.Join(s.registry.Deleting(ctx, hangs, nil), s.registry.Deleted(ctx, hangs)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(s.registry.Deleting(ctx, hangs, nil), s.registry.Deleted(ctx, hangs)))
 	if _, err := s.registry.Create(ctx, hangs, "test", "", time.Now()); err != nil {
 		t.Fatal(err)
 	}

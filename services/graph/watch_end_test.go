@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 )
@@ -30,17 +31,13 @@ func TestWatchReplyEnds(t *testing.T) {
 	ask := func(plural string, r *coppicev1.WatchRequest) *nats.Subscription {
 		t.Helper()
 		sub, err := nc.SubscribeSync(nc.NewInbox())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		at := bus.API{Realm: realm, Actor: bus.RoleReader, Verb: bus.VerbWatch, Plural: plural}.Subject()
 		data, err := rpc.Encode(r)
 		if err == nil {
 			err = nc.PublishMsg(&nats.Msg{Subject: at, Reply: sub.Subject, Header: rpc.Header(at, nil), Data: data})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return sub
 	}
 	// rest returns the messages of a reply until its end.
@@ -48,9 +45,7 @@ func TestWatchReplyEnds(t *testing.T) {
 		t.Helper()
 		for {
 			m, err := sub.NextMsg(testkit.Timeout)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(m.Data) == 0 && len(m.Header) == 0 {
 				return all
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -129,9 +130,7 @@ func pack(uids ...string) []byte {
 func unpack(t *testing.T, packed []byte) string {
 	t.Helper()
 	uids, err := uid.Unpack(nil, packed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return fmt.Sprint(uids)
 }
 

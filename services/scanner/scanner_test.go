@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/scanner"
@@ -152,9 +153,7 @@ func (b *scanned) run(change func(*scanner.Config)) *scanner.Service {
 		change(&c)
 	}
 	s, err := scanner.New(c)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	testkit.Run(b, s.Run)
 	return s
 }
@@ -183,13 +182,9 @@ func (b *scanned) enqueued(n uint64) []string {
 	var uids []string
 	for i := range n {
 		m, err := s.GetMsg(b.Ctx, i+1)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		var c coppicev1.DirtyChunk
-		if err := proto.Unmarshal(m.Data, &c); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, proto.Unmarshal(m.Data, &c))
 		for _, g := range c.GetGroups() {
 			list, err := uid.Unpack(nil, g.GetDependents())
 			if err != nil || g.GetRevision() != 7 {

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -106,9 +107,7 @@ func TestWideObjectsAreSpread(t *testing.T) {
 		list = append(list, o)
 	}
 	results, err := r.Resource(pods, "shop").CreateBatch(r.Ctx, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, result := range results {
 		if result.Err != nil {
 			t.Fatal(result.Err)
@@ -120,9 +119,7 @@ func TestWideObjectsAreSpread(t *testing.T) {
 	})
 	created, deleted := 0, 0
 	for c, err := range r.Log().Read(r.Ctx, client.FromSequence(1)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		width := 0
 		for _, e := range client.Events(c.Commit, func(_, kind string) string { return kind }) {
 			if e.Namespace != "shop" || !strings.HasPrefix(e.Name, "wide-") {
@@ -166,9 +163,7 @@ func TestFinalizersThatAReplyHasNoRoomFor(t *testing.T) {
 	}
 	for batches := 0; len(list) > 0; batches++ {
 		results, err := of.UpdateBatch(r.Ctx, list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var kept []*coppicev1.Object
 		for i, result := range results {
 			left := len(r.Get(pods, "shop", list[i].GetMetadata().GetName()).GetMetadata().GetFinalizers())

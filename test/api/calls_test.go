@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -42,9 +43,7 @@ func (r *realm) blocked(namespace string, finalizers []string, count int, body s
 			list, names = append(list, o), append(names, name)
 		}
 		results, err := objects.CreateBatch(r.Ctx, list)
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		for _, result := range results {
 			if result.Err != nil {
 				r.TB.Fatal(result.Err)
@@ -81,13 +80,9 @@ func (r *realm) emptied(namespace string) {
 func (r *realm) calls() jetstream.StreamState {
 	r.TB.Helper()
 	js, err := jetstream.New(r.Conn()) // a connection for each look would stay open until the end
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	stream, err := js.Stream(r.Ctx, bus.FinalizeStream(bus.DefaultRealm))
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	return stream.CachedInfo().State
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -139,9 +140,7 @@ func TestImportInAnyOrder(t *testing.T) {
 	}
 	classes := func(name string) (coppicev1.OwnerClass, *coppicev1.GraphOwner) {
 		reply, err := r.Resource(pods, "shop").Resolve(r.Ctx, []string{name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		o := reply.GetNodes()[0].GetOwners()[0]
 		return o.GetClass(), o
 	}
@@ -184,9 +183,7 @@ func TestOwnerGrace(t *testing.T) {
 	until := func() int64 {
 		t.Helper()
 		reply, err := r.Resource(pods, "shop").Resolve(r.Ctx, []string{"lost"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return reply.GetNodes()[0].GetOwners()[0].GetUnknownUntil()
 	}
 	before := until()

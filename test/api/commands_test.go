@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -101,9 +102,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 	}
 	for range 2 { // twice 7 MiB: the second request gets a commit of its own
 		results, err := r.Resource(pods, "shop").CreateBatch(r.Ctx, objects)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, res := range results {
 			if res.Err != nil {
 				t.Fatal(res.Err)
@@ -115,9 +114,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 	}
 	found := 0
 	for o, err := range r.Resource(pods, "shop").List(r.Ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(o.GetSpec()) != len(big)+2 {
 			t.Errorf("%s has a spec of %d bytes", o.GetMetadata().GetName(), len(o.GetSpec()))
 		}
@@ -158,9 +155,7 @@ func TestListOfFewAmongMany(t *testing.T) {
 	for _, limit := range []int{0, 1, 4, 100} {
 		var found []string
 		for o, err := range r.Resource(pods, "shop").List(r.Ctx, client.LabelSelector("rare=yes"), client.Limit(limit)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			found = append(found, o.GetMetadata().GetName())
 		}
 		if !slices.Equal(found, want) {
@@ -186,9 +181,7 @@ func TestListAndDeleteCollection(t *testing.T) {
 	count := func(ns string, opts client.ListOptions) int {
 		n, last := 0, ""
 		for o, err := range r.Resource(pods, ns).List(r.Ctx, opts) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			key := o.GetMetadata().GetNamespace() + "/" + o.GetMetadata().GetName()
 			if key <= last {
 				t.Errorf("%s follows %s", key, last)

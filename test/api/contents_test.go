@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -33,9 +34,7 @@ func (r *realm) createAll(resource client.Resource, namespace string, count int,
 func (r *realm) left(resource client.Resource, namespace string) (count int) {
 	r.TB.Helper()
 	for _, err := range r.Resource(resource, namespace).List(r.Ctx) {
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		count++
 	}
 	return count
@@ -45,9 +44,7 @@ func (r *realm) left(resource client.Resource, namespace string) (count int) {
 func (r *realm) contents(resource client.Resource, name string) uint32 {
 	r.TB.Helper()
 	reply, err := r.Resource(resource, "").Resolve(r.Ctx, []string{name})
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	return reply.GetNodes()[0].GetContents()
 }
 
@@ -174,9 +171,7 @@ func TestUninitializedContents(t *testing.T) {
 	r.WaitFor("all to be removed that nothing blocks", func() bool { return r.listed(all, client.IncludeUninitialized(true)) == "[blocked]" })
 	r.WaitFor("the blocked object to be marked", func() bool {
 		o, err := all.Get(r.Ctx, "blocked", client.IncludeUninitialized(true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		m := o.GetMetadata()
 		return m.GetDeletionTimestamp() != nil && len(m.GetInitializers().GetPending()) == 1 // it still waits for one initializer
 	})

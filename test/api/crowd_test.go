@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
@@ -112,9 +113,7 @@ func (r *realm) names(resource client.Resource, namespace string) []string {
 	r.TB.Helper()
 	var names []string
 	for o, err := range r.Resource(resource, namespace).List(r.Ctx) {
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		names = append(names, o.GetMetadata().GetName())
 	}
 	return names

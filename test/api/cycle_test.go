@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/scanner"
@@ -88,9 +89,7 @@ func TestUnreachableCycle(t *testing.T) {
 			}
 			r.WaitFor("a warning", func() bool {
 				found, err := r.Warnings(r.Ctx, a.GetMetadata().GetUid())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				return slices.ContainsFunc(found, func(w client.Warning) bool { return w.Reason == lifecycle.WarnUnreachable })
 			})
 			for _, name := range []string{"a", "b", "below"} {

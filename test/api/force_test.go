@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // B7.3: a finalizer is removed by force at once while no program works on its call. While one does,
@@ -48,9 +49,7 @@ func TestForceFinalizer(t *testing.T) {
 		t.Fatalf("the refusal names no call: %v", refusal)
 	}
 	call, err := strconv.ParseUint(found[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := objects.ForceFinalizer(r.Ctx, "o-0", name, "too slow", client.IfCall(call+1)); !errors.Is(err, client.ErrConflict) {
 		t.Fatalf("another call: %v, want Conflict", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -137,9 +138,7 @@ func TestForegroundCrowded(t *testing.T) {
 	}
 	options := client.Foreground
 	p, err := r.Resource(deployments, "shop").Plan(r.Ctx, []string{"owner"}, options, client.MinRevision(r.Revision()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	i := slices.IndexFunc(p.GetObjects(), func(o *coppicev1.PlannedObject) bool { return o.GetName() == "owner" })
 	if o := p.GetObjects()[i]; o.GetOutcome() != coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED ||
 		!slices.ContainsFunc(o.GetBlockers(), func(h *coppicev1.PlanBlocker) bool {
@@ -151,9 +150,7 @@ func TestForegroundCrowded(t *testing.T) {
 	if err == nil {
 		err = r.Conn().Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.delete(deployments, "shop", "owner", "Foreground")
 	m, err := said.NextMsg(testkit.Timeout)
 	if err != nil {

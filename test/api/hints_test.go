@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/finalizers"
@@ -51,7 +52,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 		}
 		return g
 	}
-	if err := each(func(ctx context.Context, i int) error {
+	must.Succeed(t, each(func(ctx context.Context, i int) error {
 		owner := named(name(i))
 		owner.Metadata.Finalizers = []string{hold}
 		created, err := r.Resource(deployments, "shop").Create(ctx, owner)
@@ -61,9 +62,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 			_, err = r.Resource(replicasets, "shop").Create(ctx, dependent)
 		}
 		return err
-	}).Wait(); err != nil {
-		t.Fatal(err)
-	}
+	}).Wait())
 	seed := nightly.Seed(t)
 	for round := range *hintRounds {
 		deleting := each(func(ctx context.Context, i int) error {
@@ -89,9 +88,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 		if round%4 == 1 {
 			g.restart(round%8 == 1)
 		}
-		if err := deleting.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, deleting.Wait())
 		// The completion of the external finalizer publishes it as well, so it comes last.
 		r.WaitFor(fmt.Sprintf("the built-in finalizers of round %d of seed %d to complete", round, seed), func() bool {
 			for o, err := range r.Resource(deployments, "shop").List(ctx) {
@@ -121,9 +118,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 // runs runs a service, which New has returned with an error or without.
 func runs(tb testing.TB, service interface{ Run(context.Context) error }, err error) *testkit.Running {
 	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return testkit.Run(tb, service.Run)
 }
 

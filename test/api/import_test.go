@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/processor"
@@ -28,9 +29,7 @@ func TestSessionClosed(t *testing.T) {
 	})
 	js := r.JetStream(bus.LocalUser)
 	work, err := js.Stream(r.Ctx, bus.WorkStream(bus.DefaultRealm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	web := r.Create(deployments, "default", named("web"))
 	r.Delete(deployments, "default", "web")
 	pod := named("web-1", web)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -26,18 +27,14 @@ func (r *realm) initialized(resource client.Resource, namespace, name, failure s
 	r.TB.Helper()
 	objects := r.Resource(resource, namespace)
 	o, err := objects.Get(r.Ctx, name, client.IncludeUninitialized(true))
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	in := o.GetMetadata().GetInitializers()
 	in.Pending = in.GetPending()[1:]
 	if failure != "" {
 		in.Result = &coppicev1.Status{Status: "Failure", Message: failure}
 	}
 	result, err := objects.Update(r.Ctx, o)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	return result
 }
 
@@ -46,9 +43,7 @@ func (r *realm) listed(o client.ResourceClient, opts ...client.ListOption) strin
 	r.TB.Helper()
 	var names []string
 	for object, err := range o.List(r.Ctx, opts...) {
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		names = append(names, object.GetMetadata().GetName())
 	}
 	return fmt.Sprint(names)
@@ -176,9 +171,7 @@ func TestInitializationFailsDry(t *testing.T) {
 	revision := o.GetMetadata().GetResourceVersion()
 	o.Metadata.Initializers.Result = &coppicev1.Status{Status: "Failure"}
 	result, err := r.Resource(pods, "shop").Update(r.Ctx, o, client.DryRun(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if m := result.GetMetadata(); m.GetDeletionTimestamp() == nil || m.GetResourceVersion() != revision {
 		t.Errorf("dry run: %v, want it deleted at revision %d", m, revision)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -34,9 +35,7 @@ func (r *realm) parts() []client.Deletion {
 func (r *realm) planParts(of []client.Deletion) *client.Plan {
 	r.TB.Helper()
 	p, err := r.PlanDeletions(r.Ctx, of, client.MinRevision(r.Revision()))
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	return p
 }
 
@@ -105,14 +104,10 @@ func TestPlanParts(t *testing.T) {
 
 	// All of it was one command.
 	last, err := r.Log().Last(r.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var commands int
 	for c, err := range r.Log().Read(r.Ctx, client.FromSequence(1), client.ToSequence(last)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, command := range c.GetCommands() {
 			if command.GetVerb() == bus.VerbDelete {
 				commands++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -35,9 +36,7 @@ func (r *realm) planned(podNames ...string) *coppicev1.Object {
 func (r *realm) plan(names ...string) *client.Plan {
 	r.TB.Helper()
 	p, err := r.Resource(deployments, "shop").Plan(r.Ctx, names, foreground)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	return p
 }
 
@@ -45,9 +44,7 @@ func (r *realm) plan(names ...string) *client.Plan {
 func (r *realm) revision() uint64 {
 	r.TB.Helper()
 	page, err := r.Resource(pods, "shop").ListPage(r.Ctx)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	return page.Revision
 }
 
@@ -146,9 +143,7 @@ func TestPlanOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	unprotect, err := r.Resource(deployments, "shop").Plan(r.Ctx, []string{"web"}, client.PlanUnprotect(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := r.Resource(deployments, "shop").Unprotect(r.Ctx, []string{"web"}, "ticket 1"); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -17,23 +18,17 @@ func TestStatus(t *testing.T) {
 		ApiVersion: "v1", Kind: "Pod",
 		Metadata: &coppicev1.ObjectMeta{Name: "a", Namespace: "shop", Finalizers: []string{"example.com/hold"}},
 	}, client.ReplyInto(&created))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if created.Revision == 0 || r.Revision() != created.Revision {
 		t.Errorf("the creation names revision %d, the client has seen %d", created.Revision, r.Revision())
 	}
 	deleted, err := all.Delete(r.Ctx, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if deleted.Revision <= created.Revision {
 		t.Errorf("the deletion names revision %d after %d", deleted.Revision, created.Revision)
 	}
 	status, err := r.Status(r.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if status.GetIdle() || status.GetRevision() < deleted.Revision || len(status.GetPending()) != 1 || status.GetPending()[0].GetType() != "finalize" {
 		t.Errorf("an object waits for its finalizer: %v", status)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -54,9 +55,7 @@ func TestValues(t *testing.T) {
 				request.Objects[0].Metadata.Annotations = map[string]string{"a": "METADATA?"}
 			}
 			data, err := proto.Marshal(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			mark := strings.ToUpper(name) + "?"
 			data = bytes.Replace(data, []byte(mark), []byte(mark[:len(mark)-1]+"\xff"), 1)
 			reply := r.request("create", "_.pods.shop", string(data), bus.HeaderContentType, bus.ContentProtobuf)
@@ -95,9 +94,7 @@ func TestResolveOfNamespace(t *testing.T) {
 	uids := []string{node.GetMetadata().GetUid(), secret.GetMetadata().GetUid(), mine.GetMetadata().GetUid()}
 	for namespace, want := range map[string][]string{"shop": {"mine"}, "secret": {"elsewhere"}, "": {"node", "elsewhere", "mine"}} {
 		reply, err := r.Resource(pods, namespace).ResolveUIDs(r.Ctx, uids, client.FollowOwners(true), client.FollowDependents(true), client.MinRevision(mine.GetMetadata().GetResourceVersion()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got []string
 		for _, n := range reply.GetNodes() {
 			got = append(got, n.GetObject().GetMetadata().GetName())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -46,18 +47,14 @@ func TestWarnings(t *testing.T) {
 	} {
 		r.WaitFor(want.reason, func() bool {
 			found, err := r.Warnings(r.Ctx, want.uid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return slices.ContainsFunc(found, func(w client.Warning) bool {
 				return w.Reason == want.reason && w.UID == want.uid && strings.Contains(w.Message, want.says)
 			})
 		})
 	}
 	all, err := r.Warnings(r.Ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(all) != 3 || slices.ContainsFunc(all, func(w client.Warning) bool { return w.UID == fine.GetMetadata().GetUid() }) {
 		t.Errorf("all warnings are %v, want those three", all)
 	}
@@ -79,9 +76,7 @@ func TestOwnersThatDoNotExist(t *testing.T) {
 
 	for i, opts := range [][]client.WriteOption{{}, {client.DryRun(true)}} {
 		results, err := of.CreateBatch(r.Ctx, []*coppicev1.Object{named(fmt.Sprint("fine-", i), owner), lost(fmt.Sprint("lost-", i))}, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(results[0].Warnings) != 0 {
 			t.Errorf("an object with its owner: the warnings are %q", results[0].Warnings)
 		}
@@ -92,9 +87,7 @@ func TestOwnersThatDoNotExist(t *testing.T) {
 	r.Gone(pods, "shop", "lost-0")
 
 	results, err := of.ApplyBatch(r.Ctx, []*coppicev1.Object{lost("strict"), named("kept", owner)}, client.StrictOwners(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := results[0].Err; !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), says) {
 		t.Errorf("StrictOwners: %v", err)
 	}
@@ -142,9 +135,7 @@ func TestOwnersThatAReplyHasNoRoomFor(t *testing.T) {
 		}
 	}
 	results, err := r.Resource(pods, "shop").CreateBatch(r.Ctx, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	short := 0
 	for i, result := range results {
 		if w := result.Warnings; result.Err != nil || len(w) != 1 || !lifecycle.OwnersWarned(w[0]) {

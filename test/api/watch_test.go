@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -57,9 +58,7 @@ func TestWatch(t *testing.T) {
 	label := func(name, value string) {
 		t.Helper()
 		_, err := shop.Patch(r.Ctx, name, fmt.Appendf(nil, `{"metadata":{"labels":{"app":%q}}}`, value))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	r.Create(pods, "shop", named("before"))
 	label("before", "web")
@@ -96,9 +95,7 @@ func TestWatchFromRevision(t *testing.T) {
 		t.Fatalf("a watch that begins before any other sends %q", got)
 	}
 	page, err := shop.ListPage(r.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Create(pods, "shop", named("c"))
 	events, _ := r.watched(shop, client.WatchOptions{FromRevision: page.Revision})
 	r.Create(pods, "shop", named("d"))

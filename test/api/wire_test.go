@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Services are visible to `nats micro ls`, with an endpoint for each verb.
@@ -18,18 +19,12 @@ func TestDiscovery(t *testing.T) {
 	r := start(t)
 	inbox := nats.NewInbox()
 	sub, err := r.Conn().SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Conn().PublishRequest("$SRV.INFO", inbox, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, r.Conn().PublishRequest("$SRV.INFO", inbox, nil))
 	endpoints := map[string]string{}
 	for range 3 {
 		m, err := sub.NextMsg(testkit.Timeout)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		info := decode[micro.Info](t, m.Data)
 		if realm := info.Metadata["realm"]; realm != "default" && (info.Name != "coppice-realms" || realm != bus.SystemRealm) {
 			t.Errorf("service %s is of realm %q", info.Name, info.Metadata["realm"])

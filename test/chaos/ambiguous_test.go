@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -139,9 +140,7 @@ func (d *doubt) serve(name string, nc *nats.Conn, ttl time.Duration) *graph.Serv
 			(*next)()
 		}
 	}})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	testkit.Run(d.t, s.Run)
 	return s
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
@@ -102,14 +103,10 @@ func newArchiveWorld(t *testing.T, i int) *archiveWorld {
 	c := childConfig{Name: "all in one", Dir: filepath.Join(dir, "data"), Archive: filepath.Join(dir, "archive"), Port: testkit.FreePorts(t, 1)[0], LeaseTTL: leaseTTL}
 	server := openFiles(t, c.Dir, c.Port)
 	w := newWorld(t, i, server.URL()) // the client learns the properties of the server with its first connection
-	if err := server.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Shutdown())
 	w.child = c
 	store, err := dirstore.Create(c.Archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a := &archiveWorld{world: w, store: store, objects: map[string]string{}}
 	a.start()
 	ctx := testkit.Context(t)
@@ -213,9 +210,7 @@ func (a *archiveWorld) archived(ctx context.Context) (last uint64) {
 func (a *archiveWorld) entries(ctx context.Context) (list []archive.Entry) {
 	a.t.Helper()
 	for e, err := range a.store.List(ctx, "") {
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		must.Succeed(a.t, err)
 		list = append(list, e)
 	}
 	return list
@@ -302,9 +297,7 @@ func (a *archiveWorld) checkObjects(ctx context.Context) {
 	a.t.Helper()
 	left := maps.Clone(a.objects)
 	for o, err := range a.operator().Resource(configMaps, "a").List(ctx) {
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		must.Succeed(a.t, err)
 		m := o.GetMetadata()
 		if uid, ok := left[m.GetName()]; uid != m.GetUid() || !ok || m.GetDeletionTimestamp() != nil {
 			a.t.Errorf("there is %s with uid %s, and the acknowledged one has %q", m.GetName(), m.GetUid(), uid)
@@ -340,9 +333,7 @@ func (a *archiveWorld) checkArchive(ctx context.Context) {
 		base = older
 	}
 	segments, err := archive.Segments(ctx, a.store, r.Realm)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	end := base.Sequence
 	if chain := archive.Chain(segments, base.Sequence+1); len(chain) > 0 {
 		end = chain[len(chain)-1].Last
@@ -364,9 +355,7 @@ func (a *archiveWorld) complete() {
 	a.verify(t)
 	a.p.stop(ctx)
 	a.checkArchive(ctx)
-	if err := os.RemoveAll(filepath.Join(a.child.Dir, "graph")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(filepath.Join(a.child.Dir, "graph")))
 	a.start()
 	a.checkObjects(ctx)
 	a.verify(t)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -92,9 +93,7 @@ func (a *auditor) read(ctx context.Context, nc *nats.Conn) error {
 // mustRead is read for a log that must be readable.
 func (a *auditor) mustRead(ctx context.Context, nc *nats.Conn) {
 	a.t.Helper()
-	if err := a.read(ctx, nc); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, a.read(ctx, nc))
 }
 
 // commit folds the next message. It returns an error if the rest of the log cannot be

@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -98,9 +99,7 @@ func newCluster(t *testing.T, schedule uint64) *cluster {
 func (c *cluster) startMembers() {
 	c.t.Helper()
 	var conf strings.Builder
-	if err := natsconf.Accounts(&conf, natsconf.DefaultRoles(), func(role string) string { return `"` + c.words[role] + `"` }); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, natsconf.Accounts(&conf, natsconf.DefaultRoles(), func(role string) string { return `"` + c.words[role] + `"` }))
 	ports := testkit.FreePorts(c.t, 2*servers)
 	for i := range servers {
 		m := &member{Name: fmt.Sprint("n", i+1), Port: ports[2*i], Cluster: ports[2*i+1], Conf: conf.String()}
@@ -155,9 +154,7 @@ func (c *cluster) connect() {
 	c.t.Helper()
 	c.nc = c.dial(bus.RoleAdmin)
 	js, err := jetstream.New(c.nc)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	c.js = js
 	ctx := testkit.Context(c.t)
 	testkit.WaitFor(c.t, ctx, "JetStream of the cluster", func() bool {

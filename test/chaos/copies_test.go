@@ -16,6 +16,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // logDir returns the directory of a member with its copy of the log.
@@ -32,9 +33,7 @@ func (n *node) logDir() string {
 func flip(t *testing.T, file string, at int64, bit uint) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var b [1]byte
 	if _, err = f.ReadAt(b[:], at); err == nil {
 		b[0] ^= 1 << bit
@@ -43,9 +42,7 @@ func flip(t *testing.T, file string, at int64, bit uint) {
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // flipBlock kills a member, changes a bit of its copy of the log, and starts it again. If
@@ -60,9 +57,7 @@ func (c *cluster) flipBlock(n *node) {
 	}
 	file := blocks[int(which)%max(len(blocks)-1, 1)]
 	info, err := os.Stat(file)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	at := int64(where * float64(info.Size()))
 	flip(c.t, file, at, bit)
 	n.start()
@@ -98,9 +93,7 @@ func damagedCopy(n *node) string {
 // wipe removes the copy of the log from a member, which then copies it from the others.
 func (c *cluster) wipe(n *node) {
 	n.kill()
-	if err := os.RemoveAll(n.logDir()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, os.RemoveAll(n.logDir()))
 	n.start()
 	c.allCurrent()
 }
@@ -194,9 +187,7 @@ func (c *cluster) readDamaged(n *node) {
 	g.config.Archive, g.config.URL = "", g.proxies[slices.Index(c.members, n)].URL()
 	testkit.WaitFor(c.t, ctx, g.String()+" to read from the leader what the copy of "+n.String()+" lacks", func() bool {
 		g.kill()
-		if err := os.RemoveAll(g.state()); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Succeed(c.t, os.RemoveAll(g.state()))
 		g.start()
 		testkit.WaitFor(c.t, ctx, g.String()+" to be ready from a damaged copy", func() bool {
 			c.tend()

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -80,9 +81,7 @@ func crashAllInOne(t *testing.T, kills int) {
 	c := childConfig{Name: "all in one", Dir: t.TempDir(), Port: testkit.FreePorts(t, 1)[0], LeaseTTL: leaseTTL}
 	server := openFiles(t, c.Dir, c.Port)
 	w := newWorld(t, 0, server.URL()) // the client learns the properties of the server with its first connection
-	if err := server.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Shutdown())
 	w.child, w.look = c, w.readFiles
 	w.run(kills)
 }
@@ -91,9 +90,7 @@ func crashAllInOne(t *testing.T, kills int) {
 func openFiles(t *testing.T, dir string, port int) *natsd.Server {
 	t.Helper()
 	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(dir, "nats"), Port: port, Roles: []bus.Role{bus.GraphRole(realm), bus.LocalRole(realm)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return server
 }
 
@@ -103,12 +100,8 @@ func (w *world) readFiles(ctx context.Context) {
 	t.Helper()
 	server := openFiles(t, w.child.Dir, 0)
 	nc, err := nats.Connect(server.URL(), append(server.Options(bus.RoleGraph), nats.Timeout(testkit.Timeout))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.log.mustRead(ctx, nc)
 	nc.Close()
-	if err := server.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Shutdown())
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // device is a block device with an ext4 file system, whose power can be cut. Its content is an
@@ -32,9 +34,7 @@ func newDevice(t *testing.T) *device {
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d.command("mkfs.ext4", "-q", "-F", d.image)
 	d.mount()
 	t.Cleanup(func() { _ = syscall.Unmount(d.dir, syscall.MNT_DETACH) })
@@ -65,9 +65,7 @@ const (
 func (d *device) cut() {
 	d.t.Helper()
 	root, err := os.Open(d.dir)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	flags := uint32(noLogFlush)
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, root.Fd(), ioctlShutdown, uintptr(unsafe.Pointer(&flags)))
 	if err := root.Close(); errno != 0 || err != nil {
@@ -80,9 +78,7 @@ func (d *device) cut() {
 	d.cuts++
 	d.image = before + "+"
 	d.copy(before)
-	if err := os.Remove(before); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, os.Remove(before))
 	d.mount()
 }
 
@@ -90,14 +86,10 @@ func (d *device) cut() {
 func (d *device) copy(from string) {
 	d.t.Helper()
 	in, err := os.Open(from)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	defer in.Close()
 	out, err := os.Create(d.image)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	block := make([]byte, 64<<10)
 	for at := int64(0); at < imageSize && err == nil; at += int64(len(block)) {
 		if _, err = io.ReadFull(in, block); err == nil && !empty(block) {
@@ -110,9 +102,7 @@ func (d *device) copy(from string) {
 	if err == nil {
 		err = out.Close()
 	}
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 }
 
 func empty(b []byte) bool {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -56,9 +57,7 @@ func TestNATSFailover(t *testing.T) {
 			acknowledged = time.Since(killed)
 			return err
 		})
-		if err := g.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Wait())
 		t.Logf("kill %d of %s: another NATS server led the log after %.2f s, and the bucket of leases after %.2f s; the first command sent after the kill was acknowledged after %.2f s",
 			i+1, leader, elected.Seconds(), elsewhere.Seconds(), acknowledged.Seconds())
 		leader.start()
@@ -71,9 +70,7 @@ func TestNATSFailover(t *testing.T) {
 func (c *cluster) dialMember(n *node) *nats.Conn {
 	c.t.Helper()
 	nc, err := nats.Connect(n.config.NATS.url(), nats.UserInfo(bus.RoleAdmin, c.words[bus.RoleAdmin]), nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleAdmin)), nats.Timeout(testkit.Timeout))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	c.t.Cleanup(nc.Close)
 	return nc
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // fault is a fault that a schedule may have.
@@ -189,9 +190,7 @@ func (n *node) state() string { return filepath.Join(n.config.Dir, realm) }
 func (c *cluster) deleteState() {
 	n := c.any(bus.RoleGraph)
 	n.kill()
-	if err := os.RemoveAll(n.state()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, os.RemoveAll(n.state()))
 	n.start()
 }
 
@@ -203,9 +202,7 @@ func (c *cluster) damageState() {
 	n.mourn()
 	n.damaged = true
 	files, err := os.ReadDir(n.state())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	var names []string
 	for _, f := range files {
 		if ext := filepath.Ext(f.Name()); ext == ".sst" || ext == ".blob" || strings.HasPrefix(f.Name(), "MANIFEST") {
@@ -226,9 +223,7 @@ func (c *cluster) damageState() {
 		}
 		err = os.WriteFile(name, b, 0o600)
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	c.t.Logf("%s: %s of %d bytes is changed (way %d, at %d)", n, name, len(b), way, offset)
 	n.start()
 }

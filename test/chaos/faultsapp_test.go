@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // purgeWork removes all queued work and calls, while there are some.
@@ -48,9 +49,7 @@ func (c *cluster) repeatWork() {
 			}
 			seen = append(seen, again)
 		})
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must.Succeed(c.t, err)
 		defer func() { _ = sub.Unsubscribe() }()
 	}
 	testkit.WaitFor(c.t, ctx, "messages of work", func() bool {
@@ -128,9 +127,7 @@ func (c *cluster) damageArchive() {
 	before := c.reports(unarchived) - strings.Count(n.p.stderr.String(), unarchived)
 	c.stores(storeDamages)
 	n.kill()
-	if err := os.RemoveAll(n.state()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, os.RemoveAll(n.state()))
 	n.config.Store = storeDamages
 	n.start()
 	n.config.Store = ""

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 const logCut = "log: cut"
@@ -54,9 +55,7 @@ func (c *cluster) cutLog() {
 	}
 	n := c.standby()
 	n.kill()
-	if err := os.RemoveAll(n.state()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, os.RemoveAll(n.state()))
 	n.start()
 }
 
@@ -108,8 +107,6 @@ func (c *cluster) checkHistory(ctx context.Context) {
 		}
 	}
 	first, err := c.firstOfLog(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Logf("the log begins at %d; all %d commits are in it or in the archive", first, commits)
 }

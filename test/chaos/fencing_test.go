@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 )
 
@@ -76,9 +77,7 @@ func stopWriter(t *testing.T, h *history, leases jetstream.KeyValue, writers map
 	h.progress(ctx, 50)
 	signal := func(s syscall.Signal) {
 		t.Helper()
-		if err := writers[is].cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, writers[is].cmd.Process.Signal(s))
 	}
 	late := h.late.Load()
 	signal(syscall.SIGSTOP)

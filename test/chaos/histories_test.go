@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // histories is the namespace of the objects whose histories are recorded.
@@ -157,9 +158,7 @@ func recordHistories(t *testing.T, sabotage string) []violation {
 			if i%2 == 1 {
 				signal, resume = syscall.SIGSTOP, func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 			}
-			if err := p.cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, p.cmd.Process.Signal(signal))
 			testkit.WaitFor(t, ctx, "another writer", func() bool { now := holder(ctx, leases); return now != is && children[now] != nil })
 			resume()
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -67,9 +68,7 @@ func testPowerLossUnsynced(t *testing.T) {
 		return err == nil
 	})
 	c.cutPower(d)
-	if err := c.load.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.load.end())
 	c.recorder.stop()
 	acknowledged := c.ledger.take()
 	c.members[0].start()
@@ -112,9 +111,7 @@ func newMachine(t *testing.T, lazy bool) (*cluster, *device) {
 		c.words[r.Name] = "secret-of-" + r.Name
 	}
 	var conf strings.Builder
-	if err := natsconf.Accounts(&conf, natsconf.DefaultRoles(), func(role string) string { return `"` + c.words[role] + `"` }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, natsconf.Accounts(&conf, natsconf.DefaultRoles(), func(role string) string { return `"` + c.words[role] + `"` }))
 	m := &member{Name: "n1", Dir: filepath.Join(c.dir, "n1"), Port: testkit.FreePorts(t, 1)[0], Conf: conf.String(), Lazy: lazy}
 	c.members = []*node{{c: c, role: roleNATS, config: childConfig{Name: m.Name, NATS: m}}}
 	c.all = append(c.all, c.members...)
@@ -134,9 +131,7 @@ func newMachine(t *testing.T, lazy bool) (*cluster, *device) {
 
 func (c *cluster) startAll() {
 	c.t.Helper()
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, os.MkdirAll(c.dir, 0o700))
 	for _, n := range c.all {
 		n.start()
 	}

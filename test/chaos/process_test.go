@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // process is a child.
@@ -31,22 +32,16 @@ type process struct {
 func start(t *testing.T, c childConfig) *process {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &process{t: t, name: c.Name, cmd: exec.Command(exe), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+string(config))
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.cmd.Start())
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait()
@@ -97,9 +92,7 @@ func passwords(s *natsd.Server) map[string]string {
 func (p *process) arm(o order) {
 	p.t.Helper()
 	b, err := json.Marshal(o)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	if _, err := p.stdin.Write(append(b, '\n')); err != nil {
 		p.t.Fatalf("process %s: %v", p.name, err)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // run is one schedule of TestCluster and its result, a line of runs.tsv.
@@ -129,18 +131,14 @@ const (
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	f, err := os.Open(runsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	runs, err := readRuns(f)
 	if err != nil {
 		t.Fatalf("%s: %v", runsFile, err)
 	}
 	data, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	head, rest, ok := strings.Cut(string(data), begin)
 	_, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
@@ -153,9 +151,7 @@ func TestRuns(t *testing.T) {
 	if os.Getenv("COPPICE_UPDATE") == "" {
 		t.Fatalf("%s does not have the runs of %s: run COPPICE_UPDATE=1 go test ./test/chaos -run TestRuns", document, runsFile)
 	}
-	if err := os.WriteFile(document, []byte(want), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(document, []byte(want), 0o600))
 }
 
 // describeRuns returns the total and the table of all runs.

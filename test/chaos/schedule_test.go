@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -60,9 +61,7 @@ var last = map[string]int{logCut: 1}
 func schedule(t *testing.T, r *rand.Rand) (list []fault) {
 	t.Helper()
 	match, err := regexp.Compile(*only)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range faults {
 		if match.MatchString(f.name) {
 			list = append(list, f)
@@ -134,9 +133,7 @@ func runSchedule(t *testing.T, seed uint64) {
 func (c *cluster) settle() {
 	t := c.t
 	t.Helper()
-	if err := c.load.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.load.end())
 	ctx := testkit.Context(t)
 	c.recorder.end(ctx, c.log, func() error { c.tend(); return c.log.read(ctx, c.nc) })
 	operator := c.operator()
@@ -179,13 +176,9 @@ func (c *cluster) compare(ctx context.Context) {
 	t := c.t
 	t.Helper()
 	js, err := jetstream.New(c.dial(bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log, err := eventlog.OpenExisting(ctx, js, realm, eventlog.NewKeys(testkit.Secrets(), realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	empty := t.TempDir()
 	if first, err := c.firstOfLog(ctx); err != nil {
 		t.Fatal(err)
@@ -194,9 +187,7 @@ func (c *cluster) compare(ctx context.Context) {
 		empty = filepath.Join(empty, realm)
 	}
 	want, err := foldInto(ctx, log, empty)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, n := range c.of(bus.RoleGraph) {
 		is, err := foldInto(ctx, log, n.state())
 		if n.damaged && errors.Is(err, state.ErrDamaged) {
@@ -228,9 +219,7 @@ func (c *cluster) rebuild(ctx context.Context, log *eventlog.Log, dir string) {
 			_, err = archivestate.Rebuild(ctx, log, store, dir, slog.New(slog.DiscardHandler))
 		}
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 }
 
 // checkArchive reports damaged entries and gaps of the archive. Each failure of the store is
@@ -239,20 +228,14 @@ func (c *cluster) checkArchive(ctx context.Context) {
 	t := c.t
 	t.Helper()
 	store, err := dirstore.Open(filepath.Join(c.dir, "archive"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var entries []archive.Entry
 	for e, err := range store.List(ctx, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		entries = append(entries, e)
 	}
 	reports, err := archive.Verify(ctx, store, entries, snapshot.CheckEntry, func(int64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(reports) != 1 {
 		t.Fatalf("the archive has %d realms", len(reports))
 	}

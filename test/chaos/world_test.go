@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 )
 
@@ -37,9 +38,7 @@ func newWorld(t *testing.T, i int, url string, opts ...nats.Option) *world {
 	t.Helper()
 	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1))
 	nc, err := nats.Connect(url, append(opts, nats.Timeout(testkit.Timeout))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	t.Logf("drawn from -seed=%d", *seed)
 	return &world{
@@ -124,17 +123,13 @@ func (w *world) cascade(t *testing.T, p *process, o order) {
 	ctx := testkit.Context(t)
 	s := newStage(w.first + len(w.stages))
 	w.stages = append(w.stages, s)
-	if err := s.create(ctx, w.ledger); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.create(ctx, w.ledger))
 	if len(w.stages) > 1 {
 		w.verify(t)
 	}
 	trees := s.trees
 	if o.Step != propagator.FailScan {
-		if err := s.delete(testkit.Context(t), w.ledger, trees[0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.delete(testkit.Context(t), w.ledger, trees[0]))
 		trees = trees[1:]
 	}
 	p.arm(o)

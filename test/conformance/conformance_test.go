@@ -8,19 +8,16 @@ import (
 	"testing/fstest"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
 func TestPageIsCurrent(t *testing.T) {
 	t.Parallel()
 	root, err := module.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	page, citations, err := build(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(citations) < 200 {
 		t.Errorf("%d citations were found", len(citations))
 	}
@@ -159,9 +156,7 @@ func TestCatalogue(t *testing.T) {
 func TestRunCited(t *testing.T) {
 	t.Parallel()
 	root, err := module.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var out strings.Builder
 	err = runCited(testkit.Context(t), root, []citation{
 		{Package: "internal/selector", Test: "TestMatches"}, {Package: "internal/selector", Test: "TestNever"},

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
@@ -24,14 +25,10 @@ var (
 func TestDecidingFunctions(t *testing.T) {
 	t.Parallel()
 	root, err := module.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	docs := filepath.Join(root, "docs")
 	page, err := os.ReadFile(filepath.Join(docs, "semantics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defined := map[string]string{}
 	for _, m := range definition.FindAllStringSubmatch(string(page), -1) {
 		defined[m[1]] = filepath.Join(docs, filepath.FromSlash(m[2]))

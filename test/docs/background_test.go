@@ -14,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
@@ -52,9 +53,7 @@ func (p *player) start(t *testing.T, text, user string) *background {
 	}
 	b.cmd.Env = append(b.cmd.Env, p.env...)
 	b.cmd.Stdout, b.cmd.Stderr = b, b
-	if err := b.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.cmd.Start())
 	go func() {
 		defer close(b.ended)
 		b.err = b.cmd.Wait()

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // block is a fenced block of a document, or a code block of a package comment.
@@ -72,9 +74,7 @@ func walk(t *testing.T, ext string, f func(name string, data []byte)) {
 		f(filepath.ToSlash(name), data)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // split returns the fenced blocks of a document, and the document with these blocks
@@ -179,9 +179,7 @@ func comments(t *testing.T) (blocks []block, commands []shown) {
 		}
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, name, data, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, c := range f.Comments {
 			for _, s := range inlineCommands(name, c.Text(), true) {
 				s.line += fset.Position(c.Pos()).Line - 1

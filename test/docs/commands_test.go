@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // module is the module's root.
@@ -37,9 +39,7 @@ func documents(t *testing.T) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return files
 }
 
@@ -49,9 +49,7 @@ func documents(t *testing.T) []string {
 func commandsOf(t *testing.T, file string) (commands []command, names []string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(module, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return parseCommands(file, string(data))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // The program of docs/api.md connects as a user of its own, on a NATS server with the configuration that the command
@@ -51,9 +52,7 @@ func passwordOf(user string) string { return "secret-of-" + user }
 func startConfigured(t *testing.T, file string) (url string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// A configuration finds its variables in itself before the environment, which the tests share.
 	var passwords strings.Builder
 	for line := range strings.Lines(string(data)) {
@@ -61,18 +60,12 @@ func startConfigured(t *testing.T, file string) (url string) {
 			passwords.WriteString(natsconf.PasswordVariable(user) + ": \"" + passwordOf(user) + "\"\n")
 		}
 	}
-	if err := os.WriteFile(file, append([]byte(passwords.String()), data...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, append([]byte(passwords.String()), data...), 0o600))
 	opts, err := server.ProcessConfigFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	opts.Port, opts.StoreDir, opts.NoSigs, opts.AuthTimeout = server.RANDOM_PORT, t.TempDir(), true, testkit.Timeout.Seconds()
 	ns, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	go ns.Start()
 	t.Cleanup(func() {
 		ns.Shutdown()

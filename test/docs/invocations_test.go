@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 )
 
@@ -57,9 +58,7 @@ var (
 func goCommands(t *testing.T, file string) (list []shown) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(module, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, line := range strings.Split(string(data), "\n") {
 		if prose.MatchString(line) {
 			continue
@@ -98,13 +97,9 @@ var program = sync.OnceValues(func() (string, error) {
 func startCoppice(t *testing.T) *worker.Worker {
 	t.Helper()
 	name, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w, err := worker.Start(name, os.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := w.Stop(); err != nil {
 			t.Error(err)

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 var (
@@ -127,9 +129,7 @@ func TestNamedFiles(t *testing.T) {
 	var tests strings.Builder
 	top := map[string]bool{}
 	entries, err := os.ReadDir(module)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, e := range entries {
 		top[e.Name()] = e.IsDir()
 	}
@@ -176,15 +176,11 @@ func TestNamedFiles(t *testing.T) {
 func exported(t *testing.T, dir, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(module, dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pattern := regexp.MustCompile(`(?m)^(?:func (?:\([^)]*\) )?|type |var |const |\t)` + regexp.QuoteMeta(name) + `\b`)
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if pattern.Match(data) {
 			return true
 		}
@@ -208,9 +204,7 @@ func TestFilesOfComments(t *testing.T) {
 			return
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, c := range f.Comments {
 			for _, m := range goFile.FindAllStringSubmatch(c.Text(), -1) {
 				first, _, below := strings.Cut(m[1], "/")

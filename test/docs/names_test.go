@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // goPackage is a package of the module: what its files declare, without those of tests.
@@ -58,9 +60,7 @@ func readModule(t *testing.T) *goModule {
 			return
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		dir := path.Dir(name)
 		p := m.packages[dir]
 		if p == nil {
@@ -72,9 +72,7 @@ func readModule(t *testing.T) *goModule {
 		}
 		for _, i := range f.Imports {
 			to, err := strconv.Unquote(i.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			as := path.Base(to)
 			if i.Name != nil {
 				as = i.Name.Name

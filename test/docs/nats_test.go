@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -98,9 +99,7 @@ func natsCommand(t *testing.T) string {
 	t.Helper()
 	nightly.Test(t, nightly.NATSCommand)
 	file, err := exec.LookPath("nats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return file
 }
 
@@ -132,9 +131,7 @@ func start(t *testing.T, nats string, auth bool) *player {
 	ctx := testkit.Context(t)
 	p := &player{ctx: ctx, nats: nats, dir: t.TempDir(), auth: auth, timeout: testkit.Timeout.String(), objects: map[string]*coppicev1.Object{}}
 	archive, err := dirstore.Create(filepath.Join(p.dir, "archive"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := allinone.Config{
 		Dir: filepath.Join(p.dir, "data"), Port: -1, Auth: auth, Graph: func(g *graph.Config) {
 			g.Archive = archive

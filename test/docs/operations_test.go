@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -81,9 +82,7 @@ func TestRecommendedSettings(t *testing.T) {
 	t.Parallel()
 	const name = "realm-settings.yaml"
 	data, err := os.ReadFile(filepath.Join(module, "deploy", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	use := regexp.MustCompile(`Use: (coppice .+)`).FindSubmatch(data)
 	if use == nil {
 		t.Fatalf("deploy/%s names no command", name)
@@ -160,9 +159,7 @@ func TestRestoreCommands(t *testing.T) {
 	t.Cleanup(func() { s.end(t) })
 	run := func(text string) { s.succeeds(t, text) }
 	examples, err := filepath.Abs(filepath.Join(module, "examples"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	run("coppice import -f " + examples + "/shop")
 	// The deletion of a realm puts the rest of its log into the archive.
 	run("coppice realm delete default --confirm default")
@@ -175,9 +172,7 @@ func TestRestoreCommands(t *testing.T) {
 
 	p, server := deployed(t)
 	data, err := os.ReadFile(filepath.Join(s.dir, "data", secret.FileName))
-	if err = cmp.Or(err, os.WriteFile(filepath.Join(p.dir, "coppice.secret"), data, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmp.Or(err, os.WriteFile(filepath.Join(p.dir, "coppice.secret"), data, 0o600)))
 	for _, c := range operationsCommands(t, `s3://backup/coppice`) {
 		prints := `msg=ready\b`
 		if strings.HasPrefix(c.text, "coppice realm restore ") {

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -75,9 +76,7 @@ func continuesHigher(t *testing.T, p *player, out string) {
 		t.Fatalf("the command names no log: %s", out)
 	}
 	end, err := strconv.ParseUint(strings.ReplaceAll(found[1], ",", ""), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p.ends[log[1]] = end
 	commands := operationsCommands(t, `^coppice (secret add|graph .*--restored) `)
 	if len(commands) != 2 {
@@ -92,9 +91,7 @@ func continuesHigher(t *testing.T, p *player, out string) {
 
 	q := playerOf(t, p.empty.URL())
 	data, err := os.ReadFile(filepath.Join(p.dir, "data", secret.FileName))
-	if err = cmp.Or(err, os.WriteFile(filepath.Join(q.dir, "coppice.secret"), data, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmp.Or(err, os.WriteFile(filepath.Join(q.dir, "coppice.secret"), data, 0o600)))
 	q.start(t, commands[0].text, "").says(t, `has secret 2`)
 	q.serve(t, p.empty.Password, endOfRealm.ReplaceAllStringFunc(commands[1].text, func(s string) string {
 		realm, _, _ := strings.Cut(s, "@")

@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -138,9 +139,7 @@ func noticed(t *testing.T, p *player) {
 		Metadata: &coppicev1.ObjectMeta{Name: "previews"},
 		Spec:     []byte(`{"kind":"ConfigMap","condition":"object.metadata.name == 'preview-7'","notice":"24h","call":"example.com/keeper"}`),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // awaitNotice waits for the call that was pulled, and remembers the subject that acknowledges it.

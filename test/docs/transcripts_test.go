@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // exception is a group of commands that no test runs. Their names, flags and files are
@@ -89,9 +90,7 @@ func play(t *testing.T, list []shown) {
 	if err == nil {
 		err = os.Symlink(examples, filepath.Join(s.dir, "examples"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if served {
 		if s.run(t, "coppice import -f examples/shop"); s.err != nil {
 			t.Fatalf("%v: %s", s.err, s.output())
@@ -255,9 +254,7 @@ func (s *shell) forget() {
 
 func (s *shell) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
 }
 
 var serverURL = regexp.MustCompile(`nats://127\.0\.0\.1:\d+`)
@@ -282,9 +279,7 @@ func (s *shell) run(t *testing.T, text string) {
 	c.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "NATS_URL=" + s.url, "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_ACTOR=ana"}
 	c.Stdout, c.Stderr = s, s
 	if waits {
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Start())
 		s.background = append(s.background, c)
 		return
 	}
@@ -304,14 +299,10 @@ func (s *shell) request(t *testing.T, text string) string {
 		}
 	}
 	nc, err := nats.Connect(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer nc.Close()
 	reply, err := nc.RequestMsgWithContext(s.ctx, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(reply.Data)
 }
 
@@ -343,8 +334,6 @@ var (
 // documents run.
 func built(t *testing.T) string {
 	t.Helper()
-	if err := build(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, build())
 	return programsDir
 }

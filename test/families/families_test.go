@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -72,14 +73,10 @@ func TestFamilies(t *testing.T) {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.Wait())
 	// A last object, whose work comes after all pending work.
 	last := &played{realm: r, seed: *seed - 1}
-	if err := last.play(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, last.play(t.Context()))
 	for _, p := range left {
 		if is, err := p.left(t.Context()); err != nil || !p.allowed(is) {
 			t.Errorf("the family of -seed=%d, %+v: in the end %q is left: %v", p.seed, p.family, is, err)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -27,9 +28,7 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 	known := map[string]bool{}
 	declared((&coppicev1.Commit{}).ProtoReflect().Descriptor(), known)
 	b, err := os.ReadFile("testdata/unrecorded.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	excused := map[string]bool{}
 	for line := range strings.Lines(string(b)) {
 		if name := strings.TrimSpace(line); name != "" && !strings.HasPrefix(name, "#") {

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/segment"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -30,21 +31,13 @@ type message struct{ stored, opened *coppicev1.Commit }
 func messages(t *testing.T, file []byte) (list []message) {
 	t.Helper()
 	r, err := segment.Open(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for c, err := range r.Commits(0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content, err := eventlog.Message{Position: c.Position, Data: c.Message}.Open(new([]byte))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		m := message{&coppicev1.Commit{}, &coppicev1.Commit{}}
-		if err := errors.Join(proto.Unmarshal(c.Message, m.stored), proto.Unmarshal(content, m.opened)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(proto.Unmarshal(c.Message, m.stored), proto.Unmarshal(content, m.opened)))
 		list = append(list, m)
 	}
 	return list
@@ -59,9 +52,7 @@ func describe(t *testing.T, s *state.State, log []message) string {
 	var b strings.Builder
 	cp := snap.Checkpoint()
 	totals, err := snap.Totals()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	fmt.Fprintf(&b, "commit %d, revision %d, checksum %016x, realm id %x\n", cp.GetSequence(), cp.GetRevision(), cp.GetChecksum(), cp.GetRealmId())
 	fmt.Fprintf(&b, "%d objects, %d edges, %d pending\n", totals.Objects, totals.Edges, totals.Pending)
 	if r := snap.Realm(); !reflect.ValueOf(r).IsZero() {
@@ -71,13 +62,9 @@ func describe(t *testing.T, s *state.State, log []message) string {
 	resources := map[string]bool{}
 	describeNode := func(n *lifecycle.Node) bool {
 		m, err := manifest.MarshalMessage(lifecycle.Object{Node: n, Body: snap.Body(n)}.API())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var text bytes.Buffer
-		if err := json.Compact(&text, m); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Compact(&text, m))
 		kind := snap.Kinds().OfNode(n)
 		resources[kind.Resource()] = true
 		line := fmt.Sprintf("%s/%s %s", kind.Resource(), n.Name, text.String())
@@ -122,9 +109,7 @@ func describe(t *testing.T, s *state.State, log []message) string {
 				strings.TrimPrefix(e.Reason.String(), "REASON_"), e.Cause, e.Actor, e.Verb, e.Note, removed)
 		}
 	}
-	if err := snap.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, snap.Err())
 	return b.String()
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/recording"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
@@ -54,9 +55,7 @@ func recordings(t *testing.T) []string {
 func read(t *testing.T, dir, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -65,21 +64,13 @@ func fold(t *testing.T, file string) (s *state.State, hash [32]byte) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "folded")
 	folded, err := recording.Fold(t.Context(), file, dir, func(uint64, uint64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log, err := recording.Open(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	plain := openState(t, filepath.Join(t.TempDir(), "plain"))
-	if err := replay.NewFolder(plain, 0, log.Keys()).FoldTo(t.Context(), log, folded.Last.Position); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, replay.NewFolder(plain, 0, log.Keys()).FoldTo(t.Context(), log, folded.Last.Position))
 	s = openState(t, filepath.Join(dir, "state"))
 	hash = contentHash(t, s)
 	if other := contentHash(t, plain); other != hash {
@@ -91,9 +82,7 @@ func fold(t *testing.T, file string) (s *state.State, hash [32]byte) {
 func openState(t *testing.T, dir string) *state.State {
 	t.Helper()
 	s, err := state.Open(dir, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -107,9 +96,7 @@ func contentHash(t *testing.T, s *state.State) [32]byte {
 	snap := s.Snapshot().Until(t.Context())
 	defer snap.Close()
 	hash, err := snap.ContentHash(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return hash
 }
 
@@ -127,16 +114,12 @@ func TestRecordings(t *testing.T) {
 			t.Parallel()
 			file := read(t, dir, logFile)
 			info, err := segment.Verify(bytes.NewReader(file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			log := messages(t, file)
 			s, hash := fold(t, filepath.Join(dir, logFile))
 			stored := read(t, dir, snapshotFile)
 			loaded, err := load(t.Context(), stored, filepath.Join(t.TempDir(), "loaded"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			of := openState(t, loaded.dir)
 			if is := contentHash(t, of); is != hash {
 				t.Errorf("the loaded snapshot has the content %x, and the folded log %x", is, hash)
@@ -202,14 +185,10 @@ func TestAdd(t *testing.T) {
 		t.Error("the recorded log was changed")
 	}
 	l, err := load(t.Context(), read(t, dir, snapshotFile), filepath.Join(t.TempDir(), "loaded"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log := read(t, dir, logFile)
 	info, err := segment.Verify(bytes.NewReader(log))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if is := text(info, l.info, l.layout, describe(t, openState(t, l.dir), messages(t, log))); is != string(read(t, dir, textFile)) {
 		t.Errorf("%s differs from the snapshot: %s", textFile, firstDifference(string(read(t, dir, textFile)), is))
 	}
@@ -222,29 +201,19 @@ func addTo(t *testing.T, dir, file string) {
 		t.Fatalf("%s exists, and recordings are never changed: choose another name", dir)
 	}
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	info, err := segment.Verify(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, _ := fold(t, file)
 	snap := s.Snapshot()
 	defer snap.Close()
 	var out bytes.Buffer
 	of, err := snapshot.Write(t.Context(), &out, snap, snapshot.WriteOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.MkdirAll(dir, 0o755))
 	for name, content := range map[string][]byte{
 		logFile: b, snapshotFile: out.Bytes(), textFile: []byte(text(info, of, state.Schema, describe(t, s, messages(t, b)))),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 }

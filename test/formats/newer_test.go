@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/recording"
 )
 
@@ -17,9 +18,7 @@ func TestNewerCommitInSegment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, to := filepath.Join(dir, "newer.segment"), filepath.Join(dir, "state")
-	if err := os.WriteFile(file, segmenttest.WithNewerCommit(t, read(t, "testdata/1/uses", logFile)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, segmenttest.WithNewerCommit(t, read(t, "testdata/1/uses", logFile)), 0o600))
 	_, err := recording.Fold(t.Context(), file, to, func(uint64, uint64) {})
 	if err == nil || !strings.Contains(err.Error(), "has version 4 of the log format, and this program reads versions up to 3: replace it by the version of Coppice that has written the commit") {
 		t.Errorf("got %v", err)

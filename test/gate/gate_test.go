@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // sources are the packages of the module that the gate runs in tests.
@@ -60,12 +62,8 @@ func module(t *testing.T, packages ...string) string {
 	dir := t.TempDir()
 	put := func(name, text string) {
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	put("go.mod", "module example.com/gate\n\ngo 1.26\n")
 	put("untested/untested.go", "package untested\n")
@@ -155,9 +153,7 @@ func TestGate(t *testing.T) {
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(b)
 }
 
@@ -166,9 +162,7 @@ func TestGateIsStopped(t *testing.T) {
 	t.Parallel()
 	dir := module(t, "hangs")
 	name := filepath.Join(dir, "hangs", "pipe")
-	if err := syscall.Mkfifo(name, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Mkfifo(name, 0o600))
 	ctx, stop := context.WithCancelCause(t.Context())
 	reason := errors.New("the time is over")
 	ended := make(chan error)
@@ -231,9 +225,7 @@ func TestGoTestEndsEarly(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			script := filepath.Join(dir, "go")
-			if err := os.WriteFile(script, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(script, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700))
 			var out bytes.Buffer
 			g := gate{goCmd: script, dir: dir, out: &out}
 			want := cmp.Or(c.fails, "go test: ")

@@ -24,6 +24,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -78,12 +79,8 @@ func clusterBases(ctx context.Context, t *testing.T) (clean, killed string, text
 	t.Helper()
 	clean, killed, texts = t.TempDir(), filepath.Join(t.TempDir(), "killed"), map[string]string{}
 	s, err := startCluster(ctx, clean)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := testkit.Await(ctx, s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, testkit.Await(ctx, s))
 	c := connect(ctx, t, s.Stack)
 	random := rand.New(rand.NewPCG(28, 12))
 	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
@@ -110,9 +107,7 @@ func clusterBases(ctx context.Context, t *testing.T) (clean, killed string, text
 		}
 		return err == nil
 	})
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Stop())
 	return clean, killed, texts
 }
 
@@ -126,14 +121,10 @@ func (c *cluster) equal(ctx context.Context, t *testing.T) {
 func (c *cluster) jetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(c.Server().URL(), append(c.Server().Options(all), nats.Timeout(testkit.Timeout))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return js
 }
 
@@ -278,9 +269,7 @@ func cureMeta(ctx context.Context, t *testing.T, dir, server string, texts map[s
 	if err != nil || !strings.Contains(refusal.Error(), "NATS server "+server) || !metaSnapshot.MatchString(refusal.Error()) || len(meta) != 1 {
 		t.Fatalf("refused: %v", refusal)
 	}
-	if err := os.RemoveAll(meta[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(meta[0]))
 	if result := clusterOutcome(ctx, t, dir, server, texts); !strings.HasPrefix(result, "survived") {
 		t.Errorf("without its metadata: %s", result)
 	}
@@ -295,9 +284,7 @@ func deletes(ctx context.Context, t *testing.T, c client.ResourceClient) {
 		return &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: "a", OwnerReferences: owners}}
 	}
 	owner, err := c.Create(ctx, object("owner"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := c.Create(ctx, object("dependent", client.NewOwnerReference(owner))); err != nil {
 		t.Fatal(err)
 	}
@@ -345,9 +332,7 @@ func TestClusterInjuries(t *testing.T) {
 			if err == nil && replay {
 				err = os.RemoveAll(filepath.Join(dir, "graph", bus.DefaultRealm))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			file := injure(t, filepath.Join(dir, "nats", server), clusterStores[store], ways[way], r)
 			if file == "" {
 				return // this base has no such file

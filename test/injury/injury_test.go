@@ -30,6 +30,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -97,13 +98,9 @@ func archiveOf(t *testing.T, dir string) archive.Store {
 	t.Helper()
 	root := filepath.Join(dir, "archive")
 	err := os.MkdirAll(root, 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	store, err := dirstore.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return store
 }
 
@@ -111,9 +108,7 @@ func archiveOf(t *testing.T, dir string) archive.Store {
 func connect(ctx context.Context, t *testing.T, s *allinone.Stack) *client.Client {
 	t.Helper()
 	nc, err := dial.Service(ctx, s.Server().URL(), "injury", slog.New(slog.DiscardHandler), s.Server().Options(bus.LocalUser)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	return client.New(nc, client.WithActor(bus.LocalUser), client.WithTimeout(5*time.Second))
 }
@@ -126,12 +121,8 @@ func bases(ctx context.Context, t *testing.T) (clean, killed string, texts map[s
 	clean, killed, texts = t.TempDir(), filepath.Join(t.TempDir(), "killed"), map[string]string{}
 	store := archiveOf(t, clean)
 	s, err := start(ctx, clean, store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := testkit.Await(ctx, s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, testkit.Await(ctx, s))
 	c := connect(ctx, t, s)
 	random := rand.New(rand.NewPCG(28, 12))
 	for i := range objects {
@@ -155,9 +146,7 @@ func bases(ctx context.Context, t *testing.T) (clean, killed string, texts map[s
 	})
 	testkit.WaitFor(t, ctx, "segments with all commits", func() bool {
 		segments, err := archive.Segments(ctx, store, mark.Realm())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return len(segments) > 0 && segments[len(segments)-1].Last >= mark.Sequence
 	})
 	testkit.WaitFor(t, ctx, "a copy of the files", func() bool { // a store may remove one meanwhile
@@ -167,9 +156,7 @@ func bases(ctx context.Context, t *testing.T) (clean, killed string, texts map[s
 		}
 		return err == nil
 	})
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Stop())
 	return clean, killed, texts
 }
 
@@ -184,9 +171,7 @@ func injure(t *testing.T, dir string, store *regexp.Regexp, way func([]byte, *ra
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(files) == 0 {
 		return ""
 	}
@@ -199,9 +184,7 @@ func injure(t *testing.T, dir string, store *regexp.Regexp, way func([]byte, *ra
 			err = os.WriteFile(file, b, 0o600)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return filepath.Base(file)
 }
 
@@ -259,9 +242,7 @@ func tables(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.sst", "*.blob"} {
 		files, err := filepath.Glob(filepath.Join(dir, "graph", bus.DefaultRealm, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		names = append(names, files...)
 	}
 	return names
@@ -351,9 +332,7 @@ func (i injury) test(ctx context.Context, t *testing.T, from string, texts map[s
 	if err == nil {
 		err = os.Chmod(filepath.Join(dir, "coppice.secret"), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var entries archive.Store
 	if i.archived {
 		entries = archiveOf(t, dir)

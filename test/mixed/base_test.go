@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
@@ -28,9 +29,7 @@ func TestBase(t *testing.T) {
 func base(t *testing.T, file string) string {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	base := strings.TrimSuffix(string(data), "\n")
 	if !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(base) {
 		t.Fatalf("%s has %q, want the 40 hexadecimal digits of a commit", file, data)
@@ -52,9 +51,7 @@ func inHistory(t *testing.T, file string) {
 	t.Helper()
 	base := base(t, file)
 	root, err := module.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput()
 		return strings.TrimSpace(string(out)), err

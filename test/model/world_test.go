@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -244,17 +245,13 @@ func (w *world) stop() {
 func (w *world) follow(tb testing.TB, ctx context.Context) {
 	tb.Helper()
 	js, err := jetstream.New(w.graphConn)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	testkit.WaitFor(tb, ctx, "the log", func() bool {
 		w.log, err = js.Stream(ctx, bus.LogStream(bus.DefaultRealm))
 		return err == nil
 	})
 	consumer, err := w.log.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	reading, err := consumer.Consume(func(m jetstream.Msg) {
 		meta, err := m.Metadata()
 		if err != nil {
@@ -263,9 +260,7 @@ func (w *world) follow(tb testing.TB, ctx context.Context) {
 		}
 		w.a.fold(meta.Sequence.Stream, m.Data())
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	tb.Cleanup(func() {
 		reading.Stop()
 		<-reading.Closed()
@@ -321,9 +316,7 @@ func (w *world) kinds(tb testing.TB, ctx context.Context) {
 		w.a.mu.Unlock()
 		s := &script{tag: "setup", w: w, a: w.a}
 		c := &command{verb: bus.VerbCreate, resource: resource{"coppice.dev", "kinds"}, items: []item{{name: name, object: &object{version: "v1", spec: canonical([]byte(spec)), grace: none, agent: none}}}}
-		if err := s.perform(ctx, c, false); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, s.perform(ctx, c, false))
 	}
 }
 
@@ -375,9 +368,7 @@ func (w *world) atRest(tb testing.TB) {
 	w.restore()
 	ctx := testkit.Context(tb)
 	js, err := jetstream.New(w.graphConn)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	testkit.WaitFor(tb, ctx, "the end of all work", func() bool {
 		work, err := js.Stream(ctx, bus.WorkStream(bus.DefaultRealm))
 		return err == nil && work.CachedInfo().State.Msgs == 0

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
@@ -13,13 +14,9 @@ import (
 func TestMutantsApply(t *testing.T) {
 	t.Parallel()
 	root, err := module.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all, err := mutants()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(all) < 40 {
 		t.Errorf("%d mutants", len(all))
 	}

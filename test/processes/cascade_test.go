@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -95,13 +96,9 @@ func (tr *tree) measured(graph *service) {
 	var refused coppicev1.ProposeReply
 	processor := tr.d.conn(bus.RoleProcessor, nil)
 	u, err := uid.Parse(tr.keeper.GetMetadata().GetUid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = rpc.Call(tr.d.ctx, processor, bus.InternalSubject(bus.DefaultRealm, bus.OpPropose), nil, &coppicev1.ProposeRequest{Collect: []byte(u)}, &refused)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(refused.GetRefused()) == 0 || refused.GetCollected() != 0 {
 		t.Errorf("a proposal to collect what has no owner: %v", &refused)
 	}
@@ -110,9 +107,7 @@ func (tr *tree) measured(graph *service) {
 		return graph.metrics()[`coppice_graph_pending_rows{realm="default",type="finalize"}`] == 1
 	})
 	page, err := tr.client.Resource(pods, namespace).ListPage(tr.d.ctx, client.Limit(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	revision := float64(page.Revision)
 	const many = math.MaxFloat64
 	got := graph.metrics()

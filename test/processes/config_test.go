@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // The output of `coppice nats-config` is a complete configuration. A benchmark runs against
@@ -36,9 +37,7 @@ func TestProcessesConfig(t *testing.T) {
 	// The environment of a running server does not change, so a file has the password.
 	const shop = "shop"
 	secrets := natsconf.PasswordVariable(shop) + ": \"" + password(shop) + "\"\n"
-	if err := os.WriteFile(filepath.Join(d.dir, "passwords.conf"), []byte(secrets), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(d.dir, "passwords.conf"), []byte(secrets), 0o600))
 	d.configure("include ./passwords.conf\n", "--bench", "--application", bus.RoleApplication, "--application", shop)
 	const reloaded = "Reloaded server configuration"
 	for i := range 2 {
@@ -62,7 +61,5 @@ func (d *deployment) configure(before string, flags ...string) {
 	if code := p.code(); code != 0 {
 		d.t.Fatalf("coppice nats-config ended with exit code %d: %s", code, p.output())
 	}
-	if err := os.WriteFile(d.conf, []byte(before+p.output()), 0o600); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, os.WriteFile(d.conf, []byte(before+p.output()), 0o600))
 }

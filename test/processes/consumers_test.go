@@ -17,6 +17,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -93,9 +94,7 @@ func TestProcessesTakeOverWithoutConsumers(t *testing.T) {
 func (d *deployment) useUpConsumers() {
 	d.t.Helper()
 	js, err := jetstream.New(d.conn(bus.RoleAdmin, nil))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	for i := range 2000 {
 		_, err := js.CreateConsumer(d.ctx, bus.LogStream(bus.DefaultRealm), jetstream.ConsumerConfig{
 			Name: fmt.Sprint("reader-", i), MemoryStorage: true, InactiveThreshold: 10 * time.Minute,

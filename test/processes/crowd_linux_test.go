@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -51,7 +52,7 @@ func TestWatchesBeginAtOnce(t *testing.T) {
 		for i := range batch {
 			batch[i] = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("c-%05d", from+i), Annotations: map[string]string{"text": strings.Repeat("x", size)}}}
 		}
-		for _, r := range must(app.CreateBatch(ctx, batch))(t) {
+		for _, r := range valueOf(app.CreateBatch(ctx, batch))(t) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
 			}
@@ -177,15 +178,11 @@ func watchOnce(ctx context.Context, nc *nats.Conn, m *nats.Msg) (got int, retry 
 func peakMiB(t *testing.T, p *process) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(b)) {
 		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return kib >> 10
 		}
 	}

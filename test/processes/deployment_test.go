@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // deployment is a NATS server with the configuration of deploy/nats or another one, and the
@@ -82,9 +83,7 @@ func (d *deployment) configuration(dir string) (file string) {
 	} else if from, err = filepath.Rel(dir, abs); err != nil { // an include is relative
 		d.t.Fatal(err)
 	}
-	if err := os.WriteFile(file, fmt.Appendf(nil, "include '%s'\nauthorization { timeout: %d }\nwrite_deadline: %q\n", from, int(testkit.Timeout.Seconds()), testkit.Timeout), 0o600); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, os.WriteFile(file, fmt.Appendf(nil, "include '%s'\nauthorization { timeout: %d }\nwrite_deadline: %q\n", from, int(testkit.Timeout.Seconds()), testkit.Timeout), 0o600))
 	return file
 }
 
@@ -137,9 +136,7 @@ func (d *deployment) conn(role string, handle nats.ErrHandler) *nats.Conn {
 		handle = func(_ *nats.Conn, _ *nats.Subscription, err error) { d.t.Errorf("%s: %v", role, err) }
 	}
 	nc, err := d.connect(role, nats.ErrorHandler(handle))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	d.t.Cleanup(nc.Close)
 	return nc
 }
@@ -166,15 +163,11 @@ func (d *deployment) operator() *client.Client {
 func (d *deployment) queue() func() *jetstream.ConsumerInfo {
 	d.t.Helper()
 	js, err := jetstream.New(d.conn(bus.RoleAdmin, nil))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	return func() *jetstream.ConsumerInfo {
 		d.t.Helper()
 		c, err := js.Consumer(d.ctx, bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		must.Succeed(d.t, err)
 		return c.CachedInfo()
 	}
 }

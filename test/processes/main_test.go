@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // module is the module's root.
@@ -40,9 +41,7 @@ func TestMain(m *testing.M) {
 // buildOnce builds the programs once for all tests.
 func buildOnce(t *testing.T) {
 	t.Helper()
-	if err := build(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, build())
 }
 
 func program(name string) string { return filepath.Join(programs, name) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -59,15 +60,13 @@ func TestMixedVersions(t *testing.T) {
 		return p.output()
 	}
 	manifest := filepath.Join(d.dir, "bucket.yaml")
-	if err := os.WriteFile(manifest, []byte(`apiVersion: v1
+	must.Succeed(t, os.WriteFile(manifest, []byte(`apiVersion: v1
 kind: Secret
 metadata:
   name: bucket
   namespace: shop
   finalizers: [`+bus.ExampleFinalizer+`]
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	run("create", "-f", manifest)
 	run("get", "secrets", "-n", namespace)
 	if out := run("delete", "secrets", "bucket", "-n", namespace, "--wait"); out == "" {
@@ -80,14 +79,10 @@ metadata:
 	graph.terminate()
 
 	js, err := jetstream.New(d.conn(bus.RoleAdmin, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	last := func() jetstream.StreamState {
 		s, err := js.Stream(d.ctx, bus.LogStream(bus.DefaultRealm))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return s.CachedInfo().State
 	}
 	was := last()
@@ -111,9 +106,7 @@ type olderPrograms struct{ coppice, finalizer string }
 func olderOf(t *testing.T, file string, packages ...string) olderPrograms {
 	t.Helper()
 	base, err := os.ReadFile(filepath.Join(module, "test/mixed", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	dir := t.TempDir()
 	commit := strings.TrimSpace(string(base))
 	archive, err := exec.Command("git", "-C", module, "archive", commit).Output()
@@ -126,12 +119,8 @@ func olderOf(t *testing.T, file string, packages ...string) olderPrograms {
 		t.Fatalf("tar: %v: %s", err, out)
 	}
 	source, err := os.ReadFile("testdata/finalizer.go.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "examples/finalizer/main.go"), source, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "examples/finalizer/main.go"), source, 0o600))
 	build := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", dir + "/programs/"}, packages...)...)
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {

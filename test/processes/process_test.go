@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // process is a started process with its output.
@@ -35,14 +36,10 @@ func start(t *testing.T, ctx context.Context, dir, name string, env []string, pa
 	t.Helper()
 	p := &process{t: t, ctx: ctx, name: name, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
 	out, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = dir, env, out, out
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.cmd.Start())
 	_ = out.Close() // the process has a descriptor of its own
 	go func() {
 		defer close(p.ended)
@@ -145,18 +142,14 @@ func (s *service) get(path string) (status int, body string) {
 	ctx, cancel := context.WithTimeout(s.ctx, testkit.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	r.Close = true // no connection outlives the test
 	reply, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.t.Fatalf("%s: %v", s.name, err)
 	}
 	b, err := io.ReadAll(reply.Body)
-	if err := errors.Join(err, reply.Body.Close()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, errors.Join(err, reply.Body.Close()))
 	return reply.StatusCode, string(b)
 }
 

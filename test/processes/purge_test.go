@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -90,14 +91,10 @@ func newPurge(t *testing.T) *purge {
 	d.graph().ready() // a writer that loses its lease publishes its work again
 	p := &purge{d: d, client: d.application()}
 	js, err := jetstream.New(d.conn(bus.RoleGraph, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range []string{bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm)} {
 		s, err := js.Stream(d.ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		p.streams = append(p.streams, s)
 	}
 	return p
@@ -126,9 +123,7 @@ func (p *purge) queued(subjects string, want int) {
 func (p *purge) purge() {
 	p.d.t.Helper()
 	for _, s := range p.streams {
-		if err := s.Purge(p.d.ctx); err != nil {
-			p.d.t.Fatal(err)
-		}
+		must.Succeed(p.d.t, s.Purge(p.d.ctx))
 	}
 	p.queued("coppice.default.>", 0)
 }
@@ -141,9 +136,7 @@ func (p *purge) left(prefix string) (names []string) {
 			if errors.Is(err, client.ErrUnknownKind) {
 				break // the kind was deleted after its last object
 			}
-			if err != nil {
-				p.d.t.Fatal(err)
-			}
+			must.Succeed(p.d.t, err)
 			if name := o.GetMetadata().GetName(); strings.HasPrefix(name, prefix) {
 				names = append(names, name)
 			}

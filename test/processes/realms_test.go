@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -93,9 +94,7 @@ func (d *deployment) family(realm string) {
 	d.t.Helper()
 	objects := client.New(d.conn(bus.RoleApplication, nil), client.WithActor(bus.RoleApplication), client.WithRealm(realm)).Resource(secrets, "a")
 	owner, err := objects.Create(d.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	if _, err := objects.Create(d.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{
 		Name: "dependent", OwnerReferences: []*coppicev1.OwnerReference{client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true))},
 	}}); err != nil {
@@ -106,9 +105,7 @@ func (d *deployment) family(realm string) {
 	}
 	testkit.WaitFor(d.t, d.ctx, "the cascade in realm "+realm, func() bool {
 		for o, err := range objects.List(d.ctx) {
-			if err != nil {
-				d.t.Fatal(err)
-			}
+			must.Succeed(d.t, err)
 			return o == nil
 		}
 		return true

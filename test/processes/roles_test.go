@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 const (
@@ -255,9 +256,7 @@ func (d *deployment) try(role string, publish, subscribe []string) (publishing, 
 		}
 	}
 	for _, s := range append(publish, last) {
-		if err := nc.Publish(s, nil); err != nil {
-			d.t.Fatal(err)
-		}
+		must.Succeed(d.t, nc.Publish(s, nil))
 	}
 	testkit.Receive(d.t, d.ctx, "the refusal of what nobody may", told)
 	nc.Close()

@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -91,9 +92,7 @@ func (d *deployment) natsCluster(n int) {
 	for i := range n {
 		name := fmt.Sprint("n", i+1)
 		dir := filepath.Join(d.dir, name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			d.t.Fatal(err)
-		}
+		must.Succeed(d.t, os.Mkdir(dir, 0o700))
 		start(d.t, d.ctx, dir, name, passwords(nil), program("nats-server"), "--config", d.configuration(dir), "--port", strconv.Itoa(ports[i]),
 			"--name", name, "--cluster_name", "rolling", "--cluster", routes[i], "--routes", strings.Join(routes, ","))
 	}

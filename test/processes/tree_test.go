@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -87,9 +88,7 @@ func (d *deployment) create(c *client.Client, r client.Resource, objects ...*cop
 	for len(objects) > 0 {
 		n := min(batch, len(objects))
 		results, err := c.Resource(r, namespace).CreateBatch(d.ctx, objects[:n])
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		must.Succeed(d.t, err)
 		for _, result := range results {
 			if result.Err != nil {
 				d.t.Fatal(result.Err)
@@ -134,8 +133,6 @@ func (tr *tree) references() (all []*coppicev1.OwnerReference) {
 func (tr *tree) left(r client.Resource, limit int) []*coppicev1.Object {
 	tr.d.t.Helper()
 	page, err := tr.client.Resource(r, namespace).ListPage(tr.d.ctx, client.Limit(limit))
-	if err != nil {
-		tr.d.t.Fatal(err)
-	}
+	must.Succeed(tr.d.t, err)
 	return page.Objects
 }

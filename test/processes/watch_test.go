@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -114,9 +115,7 @@ func listed(ctx context.Context, t *testing.T, objects client.ResourceClient) ma
 	t.Helper()
 	list := map[string]string{}
 	for o, err := range objects.List(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list[o.GetMetadata().GetNamespace()+"/"+o.GetMetadata().GetName()] = version(o)
 	}
 	return list
@@ -163,7 +162,7 @@ func TestProcessesWatch(t *testing.T) {
 		for i := range batch {
 			batch[i] = object(from+i, strings.Repeat("x", size))
 		}
-		for _, r := range must(app.CreateBatch(d.ctx, batch))(t) {
+		for _, r := range valueOf(app.CreateBatch(d.ctx, batch))(t) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
 			}
@@ -177,7 +176,7 @@ func TestProcessesWatch(t *testing.T) {
 		for range 100 {
 			names = append(names, name(random.IntN(next)))
 		}
-		must(app.DeleteBatch(ctx, names))(t)
+		valueOf(app.DeleteBatch(ctx, names))(t)
 		var again []*coppicev1.Object
 		for _, n := range names[:30] {
 			again = append(again, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: n}})
@@ -186,12 +185,12 @@ func TestProcessesWatch(t *testing.T) {
 			again = append(again, object(next, "new"))
 			next++
 		}
-		must(app.CreateBatch(ctx, again))(t)
+		valueOf(app.CreateBatch(ctx, again))(t)
 		var updates []*coppicev1.Object
 		for range 30 {
 			updates = append(updates, object(random.IntN(next), "updated"))
 		}
-		must(app.UpdateBatch(ctx, updates))(t)
+		valueOf(app.UpdateBatch(ctx, updates))(t)
 	}
 	for round := range *watchRounds {
 		ctx := testkit.Context(t)
@@ -237,13 +236,11 @@ func TestProcessesWatch(t *testing.T) {
 	}
 }
 
-// must fails the test if there is an error.
-func must[T any](v T, err error) func(*testing.T) T {
+// valueOf fails the test if there is an error.
+func valueOf[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return v
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // module is the module's root.
@@ -104,9 +106,7 @@ func inComment(t *testing.T, file string) (list []snippet) {
 	t.Helper()
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, filepath.Join(module, file), nil, parser.ParseComments|parser.PackageClauseOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, b := range new(comment.Parser).Parse(f.Doc.Text()).Content {
 		code, ok := b.(*comment.Code)
 		if !ok {
@@ -158,9 +158,7 @@ func TestSnippets(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(all) < 10 {
 		t.Fatalf("found %d snippets", len(all))
 	}
@@ -229,9 +227,7 @@ func newChecker(t *testing.T, list []snippet) *checker {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = module
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	exports := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")

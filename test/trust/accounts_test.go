@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -38,9 +39,7 @@ func TestAccounts(t *testing.T) {
 		}
 	}()
 	owner, err := c.Resource(secrets, "shop").Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if e := testkit.Receive(t, r.Ctx, "the creation", events); e.Object.GetMetadata().GetName() != "owner" {
 		t.Errorf("the watch delivers %v", e)
 	}
@@ -70,13 +69,9 @@ func TestUsers(t *testing.T) {
 	var before []byte
 	for range 2 {
 		s, err := allinone.Start(ctx, allinone.Config{Dir: dir, Port: -1, Auth: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		// A NATS server that is stopped while it creates a stream leaves goroutines behind.
-		if err := testkit.Await(ctx, s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, testkit.Await(ctx, s))
 		for name, opts := range map[string][]nats.Option{"no user": nil, "a wrong password": {nats.UserInfo(bus.RoleReader, "x")}, "the local user": {nats.UserInfo(bus.LocalUser, "")}} {
 			if nc, err := nats.Connect(s.Server().URL(), append(opts, nats.Timeout(testkit.Timeout))...); !errors.Is(err, nats.ErrAuthorization) {
 				t.Errorf("%s: %v", name, err)
@@ -87,9 +82,7 @@ func TestUsers(t *testing.T) {
 		}
 		file := filepath.Join(dir, allinone.UsersDir, "nats", "context", bus.RoleReader+".json")
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if mode := info.Mode().Perm(); mode != 0o600 {
 			t.Errorf("%s has mode %o", file, mode)
 		}
@@ -99,9 +92,7 @@ func TestUsers(t *testing.T) {
 		} else {
 			nc.Close()
 		}
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Stop())
 		password := []byte(s.Server().Password(bus.RoleReader))
 		if before != nil && string(before) != string(password) {
 			t.Error("the password has changed")
@@ -172,9 +163,7 @@ func TestLocalUserTakesNoWork(t *testing.T) {
 	ctx := testkit.Context(t)
 	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Accounts: true, Roles: []bus.Role{bus.GraphRole(bus.AnyRealm), bus.AnswersRole(bus.AnyRealm), bus.LocalRole(bus.AnyRealm)}})
 	js := testkit.JetStream(t, n, bus.RoleGraph)
-	if err := bus.EnsureStreams(ctx, js, bus.DefaultRealm, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bus.EnsureStreams(ctx, js, bus.DefaultRealm, 1))
 	if _, err := js.Publish(ctx, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), []byte("work")); err != nil {
 		t.Fatal(err)
 	}
@@ -199,9 +188,7 @@ func TestLocalUserTakesNoWork(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := answers.FlushWithContext(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, answers.FlushWithContext(ctx))
 	local := testkit.Conn(t, n, bus.LocalUser)
 	take := bus.PullSubject(bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
 	for _, data := range []string{"", "1", `{"batch":1}`, `{"batch":1,"no_wait":true}`} {
@@ -209,9 +196,7 @@ func TestLocalUserTakesNoWork(t *testing.T) {
 			list, "$JS.API.STREAM.INFO." + stream, "$SRV.PING", bus.PullSubject(stream, calls.Durable),
 			bus.ParkedSubject(bus.DefaultRealm, bus.Finalize{Realm: bus.DefaultRealm, Plural: "secrets", UID: "u", Finalizer: bus.ExampleFinalizer}.Subject(), 1),
 		} {
-			if err := local.PublishMsg(&nats.Msg{Subject: subject, Reply: take, Data: []byte(data)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, local.PublishMsg(&nats.Msg{Subject: subject, Reply: take, Data: []byte(data)}))
 		}
 		testkit.Receive(t, ctx, "the request to the graph service", answered)
 	}
@@ -221,9 +206,7 @@ func TestLocalUserTakesNoWork(t *testing.T) {
 		}
 	}
 	c, err := js.Consumer(ctx, bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if info := c.CachedInfo(); info.Delivered.Consumer != 0 || info.NumPending != 1 || info.NumWaiting != 0 {
 		t.Errorf("the consumer of work: %+v", info)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
@@ -32,16 +33,12 @@ func TestArchiveInObjectStore(t *testing.T) {
 			}})
 			js := r.JetStream(bus.RoleGraph)
 			store, err := stores.Opener{JetStream: func(context.Context) (jetstream.JetStream, error) { return js, nil }}.Create(r.Ctx, archive.Location{Scheme: "nats", Bucket: archiveBucket})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			kinds := map[archive.Kind]string{}
 			r.WaitFor("a segment and a verified snapshot", func() bool {
 				clear(kinds) // another entry may replace one
 				for e, err := range store.List(r.Ctx, "") {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					n, _ := archive.ParseName(e.Name)
 					kinds[n.Kind] = e.Name
 				}
@@ -75,9 +72,7 @@ func (r *realm) deniedArchive(role string) {
 			denied.Add(1)
 		}
 	}))
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	defer nc.Close()
 	stream, tried := "OBJ_"+archiveBucket, int64(0)
 	refuses := func(subject string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -77,14 +78,10 @@ func TestDeniedSubjects(t *testing.T) {
 				denied.Add(1)
 			}
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i, subject := range subjects {
 			data, err := rpc.Encode(&coppicev1.DeleteCollectionRequest{All: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.publish(nc, subject, nc.NewInbox(), header(subject), data)
 			r.WaitFor(role+" to be denied "+subject, func() bool { return denied.Load() == int64(i+1) })
 		}
@@ -142,9 +139,7 @@ func TestRefusedRequests(t *testing.T) {
 func TestForgedAccount(t *testing.T) {
 	t.Parallel()
 	data, err := rpc.Encode(&coppicev1.ListRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, auth := range map[string]bool{"with accounts": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,9 +149,7 @@ func TestForgedAccount(t *testing.T) {
 			h := header(list)
 			h.Set("Nats-Request-Info", `{"acc":"`+bus.RoleOperator+`"}`)
 			m, err := nc.RequestMsg(&nats.Msg{Subject: list, Header: h, Data: data}, testkit.Timeout)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			want := client.ErrForbidden
 			if auth { // the header says reader, as the subject does
 				want = ""
@@ -175,13 +168,9 @@ func TestNoRequests(t *testing.T) {
 	r := startWith(t, allinone.Config{Auth: true})
 	nc := r.conn(bus.RoleOperator)
 	data, err := rpc.Encode(&coppicev1.DeleteCollectionRequest{All: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	unversioned, err := proto.Marshal(&coppicev1.DeleteCollectionRequest{All: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, c := range map[string]struct {
 		header nats.Header
 		data   []byte
@@ -197,9 +186,7 @@ func TestNoRequests(t *testing.T) {
 		"a status":              {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, "Nats-Service-Error-Code": {"400"}}, data},
 	} {
 		m, err := nc.RequestMsg(&nats.Msg{Subject: everything, Header: c.header, Data: c.data}, testkit.Timeout)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := client.Reason(m.Header.Get(bus.HeaderReason)); got != client.ErrBadRequest {
 			t.Errorf("%s: answered with %q (%s)", name, got, m.Header.Get(micro.ErrorHeader))
 		}
@@ -214,17 +201,13 @@ func TestForgedParkedWork(t *testing.T) {
 	r := startWith(t, allinone.Config{Auth: true})
 	nc := r.conn(bus.RoleProcessor)
 	forged, err := proto.Marshal(&coppicev1.Parked{Subject: bus.LogSubject(bus.DefaultRealm), Message: []byte("x")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	parked := bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1)
 	if m, err := nc.Request(parked, forged, testkit.Timeout); err != nil || strings.Contains(string(m.Data), "error") {
 		t.Fatalf("%v, %v", m, err)
 	}
 	before, err := r.Log().Last(r.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	list, err := r.Operations().ListParked(r.Ctx)
 	if err != nil || len(list.Parked) != 1 {
 		t.Fatalf("parked: %v, %v", list, err)
@@ -244,9 +227,7 @@ func TestLargePulls(t *testing.T) {
 	r := startWith(t, allinone.Config{Auth: true})
 	pull := bus.PullSubject(bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
 	m, err := r.conn(bus.RoleProcessor).Request(pull, []byte(`{"batch":1000000}`), testkit.Timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if status := m.Header.Get("Status"); status != "409" {
 		t.Errorf("answered with %v, want status 409", m.Header)
 	}
@@ -258,16 +239,12 @@ func TestHintsOfTheFuture(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})
 	hint, err := proto.Marshal(&coppicev1.DirtyChunk{Groups: []*coppicev1.DependentsOf{{Revision: 1 << 60, Dependents: []byte(uid.New())}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	nc := r.conn(bus.RoleScanner)
 	for range 16 {
 		r.publish(nc, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), "", nil, hint)
 	}
-	if err := nc.FlushWithContext(r.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.FlushWithContext(r.Ctx))
 	r.cascades()
 }
 
@@ -277,9 +254,7 @@ func TestAbandonedVerification(t *testing.T) {
 	r := startWith(t, allinone.Config{Auth: true})
 	for range 3 {
 		_, sub := r.ask(r.conn(bus.RoleOperator), bus.RealmAPI(bus.DefaultRealm, bus.RoleOperator, bus.VerbVerify).Subject(), &coppicev1.VerifyRequest{})
-		if err := sub.Unsubscribe(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, sub.Unsubscribe())
 		if v, err := r.Operations().Verify(r.Ctx); err != nil || v.GetDifference() != "" {
 			t.Errorf("verification: %v, %v", v, err)
 		}
@@ -304,9 +279,7 @@ func TestLongSubjects(t *testing.T) {
 				}
 			}
 			data, err := rpc.Encode(&coppicev1.WatchRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			watch := subject(bus.RoleReader, bus.VerbWatch, "secrets", markers)
 			for n := 900; n <= 4000; n += 10 {
 				r.publish(nc, watch, bus.InboxPrefix(bus.RoleReader)+"."+strings.Repeat("y", n), header(watch), data)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -65,9 +66,7 @@ func attempts(tb testing.TB, role bus.Role) (list []attempt) {
 			add(`{"batch":1,"expires":1000000}`)
 		case name != "":
 			data, err := rpc.Encode(body(a.subject))
-			if err != nil {
-				tb.Fatal(err)
-			}
+			must.Succeed(tb, err)
 			add(string(data))
 		default:
 			add("")
@@ -84,9 +83,7 @@ func storedBody(tb testing.TB, subject string) []byte {
 		m = &coppicev1.Parked{Subject: of, Message: []byte("x"), Error: "failed", Attempts: 1, By: "x"}
 	}
 	data, err := proto.Marshal(m)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return data
 }
 

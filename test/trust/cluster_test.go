@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	"github.com/coppice-gc/coppice/services/graph"
 )
@@ -24,9 +25,7 @@ func startCluster(t *testing.T) *realm {
 	const size = 3
 	var conf strings.Builder
 	password := func(role string) string { return "secret-of-" + role }
-	if err := natsconf.Accounts(&conf, append(natsconf.DefaultRoles(), added()...), func(role string) string { return `"` + password(role) + `"` }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, natsconf.Accounts(&conf, append(natsconf.DefaultRoles(), added()...), func(role string) string { return `"` + password(role) + `"` }))
 	ports := testkit.FreePorts(t, size)
 	routes := make([]string, size)
 	for i, port := range ports {
@@ -40,13 +39,9 @@ func startCluster(t *testing.T) *realm {
 			Cluster: server.ClusterOpts{Name: "trust", Host: "127.0.0.1", Port: port},
 			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
 		}
-		if err := opts.ProcessConfigString(conf.String()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, opts.ProcessConfigString(conf.String()))
 		s, err := server.NewServer(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s.Start()
 		t.Cleanup(func() {
 			s.Shutdown()
@@ -73,9 +68,7 @@ func startCluster(t *testing.T) *realm {
 	g, err := graph.New(graph.Config{
 		Conn: r.conn(bus.RoleGraph), Answers: r.conn(bus.RoleAnswers), Secrets: testkit.Secrets(), Dir: t.TempDir(), Replicas: size, LeaseTTL: testkit.Timeout,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	testkit.Run(t, g.Run)
 	r.WaitFor("the graph service to write", func() bool { return g.Writing() && g.Ready() == nil })
 	r.populate()

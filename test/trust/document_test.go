@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 const (
@@ -29,9 +30,7 @@ func TestDocument(t *testing.T) {
 	for _, role := range actors() {
 		var what []string
 		services, err := bus.Services([]bus.Role{role})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, s := range services {
 			if s.Subject != "$JS.API.INFO" {
 				what = append(what, s.Subject)
@@ -43,9 +42,7 @@ func TestDocument(t *testing.T) {
 		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n\n```text\n%s\n```\n", role.Name, strings.ToUpper(role.About[:1])+role.About[1:], strings.Join(what, "\n"))
 	}
 	data, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	head, rest, ok := strings.Cut(string(data), begin)
 	_, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
@@ -58,9 +55,7 @@ func TestDocument(t *testing.T) {
 	if os.Getenv("COPPICE_UPDATE") == "" {
 		t.Fatalf("%s is not what internal/bus says: run COPPICE_UPDATE=1 go test ./test/trust -run TestDocument", document)
 	}
-	if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(document, []byte(want), 0o644))
 }
 
 // testName matches the name of a test in docs/security.md: its package and its function.
@@ -70,18 +65,14 @@ var testName = regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)`")
 func TestDocumentNamesTests(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	names := testName.FindAllStringSubmatch(string(data), -1)
 	if len(names) < 20 {
 		t.Errorf("only %d tests are named", len(names))
 	}
 	for _, name := range names {
 		files, err := filepath.Glob(filepath.Join("../..", name[1], "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found := slices.ContainsFunc(files, func(file string) bool {
 			text, err := os.ReadFile(file)
 			return err == nil && strings.Contains(string(text), "\nfunc "+name[2]+"(")

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -101,9 +102,7 @@ func (c share) exhaust(r *realm, life time.Duration) bool {
 		return true // consumers stay until they were not used for a day
 	}
 	for _, sub := range open {
-		if err := sub.Unsubscribe(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, sub.Unsubscribe())
 	}
 	r.WaitFor("the share to be free again", func() bool {
 		m, sub := r.ask(greedy, subject(c.greedy, 0), c.request)
@@ -123,9 +122,7 @@ func refusal(tb testing.TB, verb string, m *nats.Msg) string {
 		return ""
 	}
 	var b coppicev1.WatchBatch
-	if err := proto.Unmarshal(m.Data, &b); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, proto.Unmarshal(m.Data, &b))
 	if b.GetError() == nil {
 		return ""
 	}
@@ -146,9 +143,7 @@ func TestStreamsGoOn(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	last, err := reader.Log().Last(r.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	running.Go(func() {
 		for e, err := range reader.Resource(secrets, "shop").Watch(ctx) {
 			switch {
@@ -192,14 +187,10 @@ func TestStreamsGoOn(t *testing.T) {
 func (r *realm) ask(nc *nats.Conn, subject string, request proto.Message) (*nats.Msg, *nats.Subscription) {
 	r.TB.Helper()
 	data, err := rpc.Encode(request)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	r.publish(nc, subject, inbox, header(subject), data)
 	m, err := sub.NextMsg(testkit.Timeout)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -45,18 +46,14 @@ func TestFinalizersOfOthers(t *testing.T) {
 		for verb, write := range writes {
 			name := fmt.Sprintf("%s-%s", actor, verb)
 			o, err := c.Apply(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{own, other}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			was := o.GetMetadata().GetResourceVersion()
 			var reply client.Reply
 			if o, err = write(c, o, &reply); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			stored, err := c.Get(r.Ctx, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			is := slices.DeleteFunc(slices.Clone(stored.GetMetadata().GetFinalizers()), func(f string) bool { return f == "example.com/new" })
 			if !slices.Equal(is, keeps) {
 				t.Errorf("%s: the object has the finalizers %q, want %q", name, is, keeps)
@@ -154,15 +151,11 @@ func TestRemovalMeetsAnotherWrite(t *testing.T) {
 			return err
 		}}
 		nc, err := r.connect(bus.RoleOperator, nats.InProcessServer(before))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(nc.Close)
 		c := client.New(nc, client.WithActor(bus.RoleOperator)).Resource(secrets, "shop")
 		o, err := c.Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: []string{held}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if o.Metadata.Finalizers = nil; !versioned {
 			o.Metadata.ResourceVersion = 0
 		}
@@ -171,9 +164,7 @@ func TestRemovalMeetsAnotherWrite(t *testing.T) {
 			t.Errorf("%s: the update: %v; the other write: %v", name, err, before.failed)
 		}
 		stored, err := c.Get(r.Ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if m := stored.GetMetadata(); slices.Contains(m.GetFinalizers(), held) != versioned || m.GetLabels()["relies"] == "" {
 			t.Errorf("%s: stored is %v", name, m)
 		}
@@ -222,9 +213,7 @@ func TestFinalizersOfRepeatedWrites(t *testing.T) {
 			t.Fatalf("%q: %v, %v", batch, err, results)
 		}
 		stored, err := c.Get(r.Ctx, "twice")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := strings.Join(stored.GetMetadata().GetFinalizers(), " "); got != batch[1] {
 			t.Errorf("%q: the object has %q", batch, got)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -50,18 +51,12 @@ func (r *realm) matrix(roles ...bus.Role) {
 	r.TB.Helper()
 	admin := r.conn(bus.RoleAdmin)
 	js, err := jetstream.New(admin)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	r.maintain(admin)
 	r.called(js)
 	archive, err := natsstore.Create(r.Ctx, js, archiveBucket, 1)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
-	if err := archive.Put(r.Ctx, "x", strings.NewReader("entry"), 5); err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
+	must.Succeed(r.TB, archive.Put(r.Ctx, "x", strings.NewReader("entry"), 5))
 	before := r.settled(js)
 	to := targets()
 	for _, role := range roles {
@@ -93,9 +88,7 @@ func (r *realm) matrix(roles ...bus.Role) {
 		}
 		inbox := nc.NewInbox() // of what would be answered
 		answers, err := nc.SubscribeSync(inbox)
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		for _, reply := range to {
 			for _, a := range deliveries(reply) {
 				r.publish(nc, a.subject, inbox, nil, a.data)
@@ -146,17 +139,13 @@ func TestMatrixNotices(t *testing.T) {
 	r := startWith(t, allinone.Config{Auth: true})
 	nc := r.conn(bus.RoleAdmin)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.maintain(nc)
 	parked := bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1)
 	tried := slices.DeleteFunc(deliveries(parked), func(a attempt) bool { return !strings.Contains(a.subject, bus.LogStream(bus.DefaultRealm)) })
 	// A commit has headers by which no other stream stores it, so the first of these requests reads another message.
 	stored, err := js.Publish(r.Ctx, parked, []byte("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tried = append([]attempt{{subject: "$JS.API.DIRECT.GET." + bus.ParkedStream(bus.DefaultRealm), data: fmt.Appendf(nil, `{"seq":%d}`, stored.Sequence)}}, tried...)
 	tried = append(tried, attempt{subject: "$JS.API.DIRECT.GET." + bus.LogStream(bus.DefaultRealm), data: []byte(`{"seq":1}`)})
 	if len(tried) != 6 {
@@ -175,12 +164,8 @@ func TestMatrixNotices(t *testing.T) {
 		r.WaitFor(a.subject+" to have an effect", func() bool { return fmt.Sprint(r.world(js)) != fmt.Sprint(before) })
 		r.undelivered(js, bus.LogStream(bus.DefaultRealm))
 		stream, err := js.Stream(r.Ctx, bus.ParkedStream(bus.DefaultRealm))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stream.Purge(r.Ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, stream.Purge(r.Ctx))
 	}
 }
 
@@ -189,9 +174,7 @@ func TestMatrixNotices(t *testing.T) {
 func (r *realm) undelivered(js jetstream.JetStream, stream string) {
 	r.TB.Helper()
 	s, err := js.Stream(r.Ctx, stream)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	list := s.ListConsumers(r.Ctx)
 	for info := range list.Info() {
 		if info.Config.DeliverSubject == "" {
@@ -201,9 +184,7 @@ func (r *realm) undelivered(js jetstream.JetStream, stream string) {
 			r.TB.Fatal(err)
 		}
 	}
-	if err := list.Err(); err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, list.Err())
 }
 
 // called creates calls of the external finalizers and the agent that are delivered and not
@@ -229,9 +210,7 @@ func (r *realm) called(js jetstream.JetStream) {
 		c, err := js.CreateConsumer(r.Ctx, stream, jetstream.ConsumerConfig{
 			Durable: durable, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Millisecond,
 		})
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		// In a cluster, the consumer's leader may not have subscribed yet, or this server may not know of it.
 		r.WaitFor("a call for "+durable, func() bool {
 			_, err := c.Next(jetstream.FetchMaxWait(testkit.Timeout / 2))
@@ -255,16 +234,12 @@ func (r *realm) notified(js jetstream.JetStream) {
 		Spec:     fmt.Appendf(nil, `{"kind":"Secret","condition":"object.metadata.name == '%s'","notice":"100h","call":"example.com/keeper"}`, noticed.Name),
 	})
 	c, err := js.CreateConsumer(r.Ctx, bus.FinalizeStream(bus.DefaultRealm), bus.ExpiryConsumer(bus.DefaultRealm, "example.com/keeper"))
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	examine := bus.InternalSubject(bus.DefaultRealm, bus.OpExamine)
 	scanner := r.conn(bus.RoleScanner)
 	r.WaitFor("a call about a notice", func() bool {
 		data, err := rpc.Encode(&coppicev1.ExamineRequest{Policy: noticed.Policy, Now: time.Now().UnixMicro(), Limit: 1000})
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		if _, err := scanner.RequestMsg(&nats.Msg{Subject: examine, Header: header(examine), Data: data}, testkit.Timeout); err != nil {
 			return false
 		}
@@ -333,9 +308,7 @@ func (r *realm) maintain(nc *nats.Conn) {
 	if err == nil {
 		err = nc.FlushWithContext(r.Ctx)
 	}
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 }
 
 func (r *realm) world(js jetstream.JetStream) (w world) {
@@ -408,9 +381,7 @@ func (r *realm) fence(nc *nats.Conn, a attempt) {
 	r.TB.Helper()
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	defer func() { _ = sub.Unsubscribe() }()
 	for range 2 {
 		r.publish(nc, a.subject, inbox, a.header, a.data)

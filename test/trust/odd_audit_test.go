@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -71,9 +72,7 @@ func (r *realm) objects(of client.Resource, namespace string) []*coppicev1.Objec
 	r.TB.Helper()
 	var list []*coppicev1.Object
 	for o, err := range r.Resource(of, namespace).List(r.Ctx) {
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		list = append(list, o)
 	}
 	return list
@@ -93,14 +92,10 @@ type audit struct {
 func newAudit(r *realm) *audit {
 	r.TB.Helper()
 	js, err := jetstream.New(r.conn(bus.RoleAdmin))
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	a := &audit{r: r, js: js, markers: r.mark(), by: map[string]int{}}
 	last, err := r.Log().Last(r.Ctx)
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	a.next = last + 1
 	a.streams = a.configurations()
 	return a
@@ -113,25 +108,17 @@ func (a *audit) configurations() map[string]string {
 	list := a.js.ListStreams(a.r.Ctx)
 	for info := range list.Info() {
 		config, err := json.Marshal(info.Config)
-		if err != nil {
-			a.r.TB.Fatal(err)
-		}
+		must.Succeed(a.r.TB, err)
 		m[info.Config.Name] = string(config)
 	}
-	if err := list.Err(); err != nil {
-		a.r.TB.Fatal(err)
-	}
+	must.Succeed(a.r.TB, list.Err())
 	stream, err := a.js.Stream(a.r.Ctx, bus.WorkStream(bus.DefaultRealm))
-	if err != nil {
-		a.r.TB.Fatal(err)
-	}
+	must.Succeed(a.r.TB, err)
 	consumers := stream.ListConsumers(a.r.Ctx)
 	for info := range consumers.Info() {
 		m["consumer "+info.Name] = fmt.Sprintf("filter %s, paused %t", info.Config.FilterSubject, info.Paused)
 	}
-	if err := consumers.Err(); err != nil {
-		a.r.TB.Fatal(err)
-	}
+	must.Succeed(a.r.TB, consumers.Err())
 	m["lease"] = a.r.lease(a.js)
 	return m
 }
@@ -167,9 +154,7 @@ func (a *audit) check(senders ...string) (violations []string) {
 		}
 	}
 	for c, err := range a.r.Log().Read(a.r.Ctx, client.FromSequence(a.next)) {
-		if err != nil {
-			a.r.TB.Fatal(err)
-		}
+		must.Succeed(a.r.TB, err)
 		a.next = c.Sequence + 1
 		for _, command := range c.GetCommands() {
 			a.by[command.GetActor()]++

@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -58,9 +59,7 @@ func TestOddRequests(t *testing.T) {
 		c.LeaseTTL = testkit.Timeout // a busy machine must not cost the writer its lease: then no service answers for a moment
 	}})
 	js, err := jetstream.New(r.conn(bus.RoleAdmin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.notified(js)
 	r.victims()
 	f := &fuzz{r: r, seed: seed, roles: actors(), sent: map[string]int{}, accepted: map[string]int{}, audit: newAudit(r)}
@@ -299,9 +298,7 @@ func (r *realm) cascades() {
 	r.TB.Helper()
 	objects := client.New(r.conn(bus.RoleApplication), client.WithActor(bus.RoleApplication)).Resource(client.Resource{Plural: "configmaps"}, "afterwards")
 	owner, err := objects.Create(r.Ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	for i := range 20 {
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("d", i), OwnerReferences: []*coppicev1.OwnerReference{client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true))}}}
 		if _, err := objects.Create(r.Ctx, o); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -27,9 +28,7 @@ func TestParts(t *testing.T) {
 	conn := r.conn(bus.RoleApplication)
 	application := client.New(conn, client.WithActor(bus.RoleApplication))
 	p, err := application.PlanDeletions(r.Ctx, both)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	refused := func(what string, err error, says string) {
 		t.Helper()
 		if !errors.Is(err, client.ErrForbidden) || !strings.Contains(err.Error(), says) {
@@ -100,8 +99,6 @@ func TestParts(t *testing.T) {
 func encoded(t *testing.T, m proto.Message) []byte {
 	t.Helper()
 	data, err := rpc.Encode(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return data
 }

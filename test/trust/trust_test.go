@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -64,9 +65,7 @@ func (r *realm) populate() {
 func (r *realm) conn(role string) *nats.Conn {
 	r.TB.Helper()
 	nc, err := r.connect(role, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, err)
 	r.TB.Cleanup(nc.Close)
 	return nc
 }
@@ -74,9 +73,7 @@ func (r *realm) conn(role string) *nats.Conn {
 // publish publishes to a subject of a role, with any reply subject.
 func (r *realm) publish(nc *nats.Conn, subject, reply string, header nats.Header, data []byte) {
 	r.TB.Helper()
-	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}); err != nil {
-		r.TB.Fatal(err)
-	}
+	must.Succeed(r.TB, nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}))
 }
 
 // unharmed checks that all objects are there, after the replies to all earlier requests
@@ -93,9 +90,7 @@ func (r *realm) unharmed(fences ...func()) {
 	}
 	n := 0
 	for _, err := range r.Resource(secrets, "prod").List(r.Ctx) {
-		if err != nil {
-			r.TB.Fatal(err)
-		}
+		must.Succeed(r.TB, err)
 		n++
 	}
 	if n != 10 {
@@ -118,9 +113,7 @@ func TestAnswerIsNoRequest(t *testing.T) {
 	reader := client.New(nc, client.WithActor(bus.RoleReader))
 	list := subject(bus.RoleReader, bus.VerbList, "secrets", "nowhere")
 	data, err := rpc.Encode(&coppicev1.ListRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	fence := func() {
 		if _, err := reader.Resource(secrets, "nowhere").ListPage(r.Ctx); err != nil {
 			t.Fatal(err)
@@ -136,9 +129,7 @@ func TestAnswerIsNoRequest(t *testing.T) {
 	// It is not stored in the log, and reaches inboxes only.
 	js := r.JetStream(bus.RoleGraph)
 	log, err := js.Stream(r.Ctx, bus.LogStream(bus.DefaultRealm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before := log.CachedInfo().State
 	r.publish(nc, list, bus.LogSubject(bus.DefaultRealm), rpc.Header(list, nil), data)
 	r.publish(nc, list, "$JS.API.STREAM.PURGE."+bus.WorkStream(bus.DefaultRealm), rpc.Header(list, nil), data)
@@ -146,9 +137,7 @@ func TestAnswerIsNoRequest(t *testing.T) {
 		fence()
 	}
 	after, err := log.Info(r.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if after.State.LastSeq != before.LastSeq {
 		t.Errorf("the log has %d messages, and had %d", after.State.LastSeq, before.LastSeq)
 	}
@@ -177,9 +166,7 @@ func TestServerAnswerIsNoRequest(t *testing.T) {
 		for subject, body := range requests {
 			r.publish(nc, subject, everything, nil, []byte(body))
 		}
-		if err := nc.FlushWithContext(r.Ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, nc.FlushWithContext(r.Ctx))
 	}
 	r.unharmed()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -44,22 +45,16 @@ func TestWatchesEnd(t *testing.T) {
 			watch := func(nc *nats.Conn) *nats.Subscription {
 				t.Helper()
 				sub, err := nc.SubscribeSync(nc.NewInbox())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				at := subject(bus.RoleReader, bus.VerbWatch, "secrets", "prod")
 				data, err := rpc.Encode(&coppicev1.WatchRequest{ChangesOnly: true})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				r.publish(nc, at, sub.Subject, rpc.Header(at, nil), data)
 				m, err := sub.NextMsg(testkit.Timeout)
 				if err == nil {
 					err = rpc.Refusal(m)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				return sub
 			}
 			nc, other := r.conn(bus.RoleReader), r.conn(bus.RoleReader)
@@ -68,9 +63,7 @@ func TestWatchesEnd(t *testing.T) {
 			if !accounts {
 				open(3)
 			}
-			if err := first.Unsubscribe(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, first.Unsubscribe())
 			if !accounts {
 				open(2)
 			}
@@ -78,9 +71,7 @@ func TestWatchesEnd(t *testing.T) {
 			if !accounts {
 				open(1)
 			}
-			if err := second.Unsubscribe(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, second.Unsubscribe())
 			open(0)
 		})
 	}
@@ -101,9 +92,7 @@ func TestStreamsAreRenewed(t *testing.T) {
 			reader := client.New(r.conn(bus.RoleReader), client.WithActor(bus.RoleReader))
 			log := reader.Log()
 			last, err := log.Last(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			next := client.FromSequence(last + 1)
 			var wg sync.WaitGroup
 			defer func() { stop(); wg.Wait() }()

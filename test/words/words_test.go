@@ -8,15 +8,14 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
 func parsed(t *testing.T) *list {
 	t.Helper()
 	l, err := parseList(listText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return l
 }
 
@@ -41,13 +40,9 @@ func goFile(lines ...string) string {
 // TestTree is the check itself: there is no retired word.
 func TestTree(t *testing.T) {
 	root, err := module.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all, err := parsed(t).check(os.DirFS(root))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range all {
 		t.Error(f)
 	}

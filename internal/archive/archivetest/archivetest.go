@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Run tests an implementation. open opens a store that is empty; the function that it returns opens the
@@ -58,9 +59,7 @@ func content(size int) []byte {
 
 func put(t *testing.T, s archive.Store, name string, b []byte) {
 	t.Helper()
-	if err := s.Put(testkit.Context(t), name, bytes.NewReader(b), int64(len(b))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Put(testkit.Context(t), name, bytes.NewReader(b), int64(len(b))))
 }
 
 // read reads a range. It reads again if NATS has not answered in time.
@@ -91,9 +90,7 @@ func expect(t *testing.T, s archive.Store, name string, want []byte) {
 func entries(t *testing.T, s archive.Store, prefix string) (list []archive.Entry) {
 	t.Helper()
 	for e, err := range s.List(testkit.Context(t), prefix) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list = append(list, e)
 	}
 	return list
@@ -160,9 +157,7 @@ func ranges(t *testing.T, s archive.Store, _ func() archive.Store) {
 		}
 	}
 	in, err := s.Open(testkit.Context(t), "a/b", 0, size) // a reader may close without reading
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := in.Close(); err != nil {
 		t.Error(err)
 	}
@@ -363,17 +358,13 @@ func segments(t *testing.T, s archive.Store, _ func() archive.Store) {
 	put(t, s, name, b)
 	for _, e := range entries(t, s, archive.RealmPrefix(info.RealmID)) {
 		r, err := archive.OpenSegment(testkit.Context(t), s, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if r.Info() != info {
 			t.Errorf("%+v, want %+v", r.Info(), info)
 		}
 		n := 0
 		for c, err := range r.Commits(20) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if want := log.Messages[c.Sequence-1]; !bytes.Equal(c.Message, want.Data) {
 				t.Errorf("commit %d differs", c.Sequence)
 			}

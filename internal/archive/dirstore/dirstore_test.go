@@ -11,14 +11,13 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func create(t *testing.T, dir string) archive.Store {
 	t.Helper()
 	s, err := dirstore.Create(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -37,27 +36,19 @@ func TestTemporaryFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := create(t, dir)
-	if err := os.Mkdir(filepath.Join(dir, "a"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "a"), 0o700))
 	file := func(name string, age time.Duration) string {
 		path := filepath.Join(dir, "a", name)
-		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte("half"), 0o600))
 		at := time.Now().Add(-age)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chtimes(path, at, at))
 		return path
 	}
 	old, fresh, foreign := file(".put-1", 25*time.Hour), file(".put-2", time.Hour), file(".other", 25*time.Hour)
 	for e, err := range s.List(t.Context(), "") {
 		t.Errorf("entry %+v, %v", e, err)
 	}
-	if err := s.Put(t.Context(), "a/b", strings.NewReader("x"), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Put(t.Context(), "a/b", strings.NewReader("x"), 1))
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the old file: %v", err)
 	}
@@ -88,9 +79,7 @@ func TestMissingDirectory(t *testing.T) {
 func TestModes(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "archive")
-	if err := create(t, dir).Put(t.Context(), "a/b", strings.NewReader("x"), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, create(t, dir).Put(t.Context(), "a/b", strings.NewReader("x"), 1))
 	for _, path := range []string{"", "a", "a/b"} {
 		info, err := os.Stat(filepath.Join(dir, path))
 		if err != nil || info.Mode().Perm()&0o077 != 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // connect starts a server, and returns a function that connects to it.
@@ -36,9 +37,7 @@ func connect(t *testing.T) func() jetstream.JetStream {
 func create(t *testing.T, js jetstream.JetStream, bucket string) *natsstore.Store {
 	t.Helper()
 	s, err := natsstore.Create(testkit.Context(t), js, bucket, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -65,13 +64,9 @@ func TestObjects(t *testing.T) {
 	js := connect(t)()
 	s := create(t, js, "archive")
 	objects, err := js.ObjectStore(testkit.Context(t), "archive")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := random(700 << 10)
-	if err := s.Put(testkit.Context(t), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Put(testkit.Context(t), "a/b", bytes.NewReader(want), int64(len(want))))
 	if got, err := objects.GetBytes(testkit.Context(t), "a/b"); err != nil || !bytes.Equal(got, want) { // checks the digest
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
@@ -80,9 +75,7 @@ func TestObjects(t *testing.T) {
 	}
 	for _, offset := range []int64{0, 1, 300 << 10, int64(len(want)) - 10} {
 		in, err := s.Open(testkit.Context(t), "a/c", offset, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, want[offset:offset+10]) {
 			t.Errorf("offset %d: %x, %v", offset, got, err)
 		}
@@ -101,14 +94,10 @@ func TestNoChunksAreLeft(t *testing.T) {
 	js := connect(t)()
 	s := create(t, js, "archive")
 	stream, err := js.Stream(testkit.Context(t), "OBJ_archive")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stored := func() uint64 {
 		info, err := stream.Info(testkit.Context(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return info.State.Msgs
 	}
 	failing := io.MultiReader(bytes.NewReader(random(3<<20)), iotest.ErrReader(errors.New("read error")))
@@ -144,9 +133,7 @@ func stored(t *testing.T) (js jetstream.JetStream, s *natsstore.Store, want []by
 	t.Helper()
 	js = connect(t)()
 	s, want = create(t, js, "archive"), random(500<<10)
-	if err := s.Put(testkit.Context(t), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Put(testkit.Context(t), "a/b", bytes.NewReader(want), int64(len(want))))
 	return js, s, want
 }
 
@@ -156,13 +143,9 @@ func TestOtherSequences(t *testing.T) {
 	t.Parallel()
 	js, s, want := stored(t)
 	objects, err := js.ObjectStore(testkit.Context(t), "archive")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	info, err := objects.GetInfo(testkit.Context(t), "a/b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	meta := info.ObjectMeta
 	const key = "coppice-sequences"
 	right := meta.Metadata[key]
@@ -172,9 +155,7 @@ func TestOtherSequences(t *testing.T) {
 	}
 	for _, sequences := range []string{stream + ":100+4", stream + ":x", "1:2+4", "2+4", ""} {
 		meta.Metadata = map[string]string{key: sequences}
-		if err := objects.UpdateMeta(testkit.Context(t), "a/b", meta); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, objects.UpdateMeta(testkit.Context(t), "a/b", meta))
 		for _, r := range [][2]int{{10, 110}, {0, len(want)}, {130 << 10, 300 << 10}, {len(want) - 1, len(want)}} {
 			in, err := s.Open(testkit.Context(t), "a/b", int64(r[0]), int64(r[1]-r[0]))
 			if err != nil {
@@ -189,16 +170,10 @@ func TestOtherSequences(t *testing.T) {
 		}
 	}
 	copied, err := js.Stream(testkit.Context(t), "OBJ_archive")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := copied.DeleteMsg(testkit.Context(t), 4); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, copied.DeleteMsg(testkit.Context(t), 4))
 	in, err := s.Open(testkit.Context(t), "a/b", 0, int64(len(want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, err := io.ReadAll(in); !archive.IsDamaged(err) || len(got) != 3*128<<10 {
 		t.Errorf("without the last chunk: %d bytes, %v", len(got), err)
 	}
@@ -230,23 +205,15 @@ func TestDeletedWhileRead(t *testing.T) {
 	_, s, _ := stored(t)
 	ctx := testkit.Context(t)
 	for _, again := range []bool{false, true} {
-		if err := s.Put(ctx, "large", bytes.NewReader(random(10<<20)), 10<<20); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Put(ctx, "large", bytes.NewReader(random(10<<20)), 10<<20))
 		in, err := s.Open(ctx, "large", 0, 10<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := io.ReadFull(in, make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Delete(ctx, "large"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Delete(ctx, "large"))
 		if again {
-			if err := s.Put(ctx, "large", bytes.NewReader(random(10<<20)), 10<<20); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Put(ctx, "large", bytes.NewReader(random(10<<20)), 10<<20))
 		}
 		if n, err := io.Copy(io.Discard, in); !errors.Is(err, archive.ErrNotFound) || archive.IsDamaged(err) {
 			t.Errorf("put again %t: %d more bytes, %v", again, n, err)
@@ -260,17 +227,11 @@ func TestMissingChunk(t *testing.T) {
 	t.Parallel()
 	js, s, want := stored(t)
 	stream, err := js.Stream(testkit.Context(t), "OBJ_archive")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.DeleteMsg(testkit.Context(t), 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, stream.DeleteMsg(testkit.Context(t), 3))
 	for _, offset := range []int64{0, 2 * 128 << 10} {
 		in, err := s.Open(testkit.Context(t), "a/b", offset, int64(len(want))-offset)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := io.ReadAll(in)
 		if !archive.IsDamaged(err) || len(got) >= len(want)-int(offset) {
 			t.Errorf("from offset %d, %d bytes were read, %v", offset, len(got), err)
@@ -286,18 +247,12 @@ func TestServerHangs(t *testing.T) {
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: []bus.Role{{Name: "archiver", Publish: []string{">"}, Subscribe: []string{">"}}}})
 	proxy := testkit.NewProxy(t, server.URL())
 	js, err := jetstream.New(testkit.Dial(t, server, proxy.URL(), "archiver"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := create(t, js, "archive")
 	want := random(20 << 20)
-	if err := s.Put(testkit.Context(t), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Put(testkit.Context(t), "a/b", bytes.NewReader(want), int64(len(want))))
 	in, err := archive.Limit(s, stall).Open(t.Context(), "a/b", 0, int64(len(want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	proxy.Set(testkit.ToClient, testkit.Hold)
 	if got, err := io.ReadAll(in); !errors.Is(err, archive.ErrStalled) {
 		t.Errorf("read: %d bytes, %v", len(got), err)
@@ -362,9 +317,7 @@ func TestLateMetadata(t *testing.T) {
 		t.Fatalf("after %d attempts: %v", js.attempts, err)
 	}
 	in, err := s.Open(testkit.Context(t), "a/b", 0, int64(len(want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
 	}
@@ -382,14 +335,10 @@ func TestLaggingCopy(t *testing.T) {
 	want := random(300 << 10)
 	ctx := testkit.Context(t)
 	put := func() error { return s.Put(ctx, "a", bytes.NewReader(want), int64(len(want))) }
-	if err := put(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, put())
 	testkit.Lag(t, connected(), "OBJ_archive", 0)
 	r, err := s.Open(ctx, "a", 0, int64(len(want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/archive/s3store"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 var buckets atomic.Int64
@@ -29,18 +30,14 @@ func location(t *testing.T, prefix string) archive.Location {
 	name := fmt.Sprintf("archive-%d", buckets.Add(1))
 	bucket(t, endpoint, name)
 	l, err := archive.ParseLocation(fmt.Sprintf("s3://%s/%s?endpoint=%s", name, prefix, endpoint))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return l
 }
 
 func open(t *testing.T, l archive.Location) *s3store.Store {
 	t.Helper()
 	s, err := s3store.Open(t.Context(), l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -66,9 +63,7 @@ func TestPrefixes(t *testing.T) {
 	l.Prefix = "one-more/"
 	more := open(t, l)
 	for i, s := range []archive.Store{one, more} {
-		if err := s.Put(t.Context(), fmt.Sprintf("a/%d", i), strings.NewReader("x"), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Put(t.Context(), fmt.Sprintf("a/%d", i), strings.NewReader("x"), 1))
 	}
 	for i, s := range []archive.Store{one, more} {
 		for e, err := range s.List(t.Context(), "") {
@@ -101,9 +96,7 @@ func answering(t *testing.T, respond http.HandlerFunc) *s3store.Store {
 	}))
 	t.Cleanup(server.Close)
 	l, err := archive.ParseLocation("s3://archive?region=us-east-1&endpoint=" + server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return open(t, l)
 }
 
@@ -118,9 +111,7 @@ func TestConnectionEnds(t *testing.T) {
 		_, _ = w.Write(make([]byte, size/2)) // the connection is closed then, because the rest is missing
 	})
 	in, err := s.Open(t.Context(), "a/b", 0, size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := io.ReadAll(in)
 	if len(got) != size/2 || err == nil || errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "a/b: the connection ended 500 bytes early") {
 		t.Errorf("%d bytes, %v", len(got), err)
@@ -142,9 +133,7 @@ func TestBodyStalls(t *testing.T) {
 		<-r.Context().Done()
 	})
 	in, err := archive.Limit(s, stall).Open(t.Context(), "a/b", 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, err := io.ReadAll(in); string(got) != "01234" || !errors.Is(err, archive.ErrStalled) {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -193,16 +182,12 @@ func TestProxyCloses(t *testing.T) {
 	l := location(t, "")
 	want := make([]byte, 32<<20) // more than sockets store
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(want)
-	if err := open(t, l).Put(t.Context(), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, open(t, l).Put(t.Context(), "a/b", bytes.NewReader(want), int64(len(want))))
 	proxy := testkit.NewProxy(t, strings.TrimPrefix(l.Endpoint, "http://"))
 	l.Endpoint = strings.Replace(proxy.URL(), "nats://", "http://", 1)
 	s := open(t, l)
 	in, err := s.Open(t.Context(), "a/b", 0, int64(len(want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	proxy.Cut()
 	if got, err := io.ReadAll(in); err == nil || errors.Is(err, io.ErrUnexpectedEOF) || archive.IsDamaged(err) {
 		t.Errorf("%d bytes, %v", len(got), err)

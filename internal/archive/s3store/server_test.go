@@ -17,6 +17,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -45,9 +46,7 @@ func server(t *testing.T) string {
 	t.Helper()
 	nightly.Test(t, nightly.S3Server)
 	endpoint, err := started()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return endpoint
 }
 
@@ -124,10 +123,6 @@ func start(dir string) (endpoint string, err error) {
 func bucket(t *testing.T, endpoint, name string) {
 	t.Helper()
 	client, err := minio.New(endpoint[len("http://"):], &minio.Options{Creds: credentials.NewStaticV4(accessKey, secretKey, "")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.MakeBucket(t.Context(), name, minio.MakeBucketOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, client.MakeBucket(t.Context(), name, minio.MakeBucketOptions{}))
 }

@@ -17,14 +17,13 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func location(t *testing.T, text string) archive.Location {
 	t.Helper()
 	l, err := archive.ParseLocation(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return l
 }
 
@@ -42,9 +41,7 @@ func TestOpenAndCreate(t *testing.T) {
 			t.Errorf("%s was opened before it was created", l)
 		}
 		s, err := opener.Create(testkit.Context(t), l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if s.String() != text {
 			t.Errorf("%s calls itself %s", text, s)
 		}
@@ -53,9 +50,7 @@ func TestOpenAndCreate(t *testing.T) {
 		}
 		for _, open := range []func(context.Context, archive.Location) (archive.Store, error){opener.Open, opener.Create} {
 			again, err := open(testkit.Context(t), l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if err := again.Put(testkit.Context(t), "a/b", strings.NewReader("y"), 1); !errors.Is(err, archive.ErrExists) {
 				t.Errorf("%s: %v", again, err)
 			}
@@ -89,9 +84,7 @@ func TestDependencies(t *testing.T) {
 	const s3 = "github.com/minio/minio-go/v7"
 	deps := func(packages ...string) []string {
 		out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-f", "{{.ImportPath}}"}, packages...)...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return strings.Fields(string(out))
 	}
 	if !slices.Contains(deps("."), s3) {

@@ -28,6 +28,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -37,9 +38,7 @@ func serve(t *testing.T, o *server.Options) string {
 	t.Helper()
 	o.Host, o.Port, o.NoSigs, o.NoLog, o.AuthTimeout = "127.0.0.1", -1, true, true, testkit.Timeout.Seconds()
 	s, err := server.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Start()
 	t.Cleanup(func() {
 		s.Shutdown()
@@ -57,12 +56,8 @@ func as(t *testing.T, args ...string) (*nats.Conn, error) {
 	var c dial.Config
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	c.Flags(flags)
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Complete(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, flags.Parse(args))
+	must.Succeed(t, c.Complete())
 	nc, err := c.Client(testkit.Context(t), "test")
 	if err == nil {
 		t.Cleanup(nc.Close)
@@ -101,12 +96,8 @@ func alone(t *testing.T) string {
 
 func write(t *testing.T, path string, data []byte) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Succeed(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -153,9 +144,7 @@ func TestToken(t *testing.T) {
 func TestNKey(t *testing.T) {
 	dir := alone(t)
 	key, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	public, _ := key.PublicKey()
 	seed, _ := key.Seed()
 	url := serve(t, &server.Options{Nkeys: []*server.NkeyUser{{Nkey: public}}})
@@ -169,9 +158,7 @@ func TestCreds(t *testing.T) {
 	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
 		t.Helper()
 		k, err := create()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		public, _ := k.PublicKey()
 		return k, public
 	}
@@ -181,22 +168,16 @@ func TestCreds(t *testing.T) {
 	encode := func(c jwt.Claims, by nkeys.KeyPair) string {
 		t.Helper()
 		token, err := c.Encode(by)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return token
 	}
 	trusted := jwt.NewOperatorClaims(operatorID)
 	resolver := &server.MemAccResolver{}
-	if err := resolver.Store(accountID, encode(jwt.NewAccountClaims(accountID), operator)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, resolver.Store(accountID, encode(jwt.NewAccountClaims(accountID), operator)))
 	url := serve(t, &server.Options{TrustedOperators: []*jwt.OperatorClaims{trusted}, AccountResolver: resolver})
 	seed, _ := user.Seed()
 	creds, err := jwt.FormatUserConfig(encode(jwt.NewUserClaims(userID), account), seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	comesIn(t, "--server", url, "--creds", write(t, filepath.Join(dir, "user.creds"), creds))
 	isRefused(t, "refuses these credentials", "--server", url)
 }
@@ -207,9 +188,7 @@ func TestTLS(t *testing.T) {
 	ca, caKey := certificate(t, nil, nil)
 	cert, key := certificate(t, ca, caKey)
 	encoded, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	block := func(name, kind string, der []byte) string {
 		return write(t, filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
@@ -230,9 +209,7 @@ func TestTLS(t *testing.T) {
 func certificate(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -244,13 +221,9 @@ func certificate(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*
 		ca, caKey = c, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, ca, key.Public(), caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return parsed, key
 }
 
@@ -259,9 +232,7 @@ func TestContext(t *testing.T) {
 	dir := alone(t)
 	url := serve(t, &server.Options{Users: []*server.User{{Username: "ana", Password: "secret"}, {Username: "bert", Password: "other"}}})
 	file, err := json.Marshal(map[string]string{"url": url, "user": "ana", "password": "secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	write(t, filepath.Join(dir, "nats", "context", "shop.json"), file)
 	nc := comesIn(t, "--context", "shop")
 	if inbox := nc.NewRespInbox(); !strings.HasPrefix(inbox, "_INBOX.ana.") {
@@ -290,9 +261,7 @@ func TestEnds(t *testing.T) {
 		},
 	} {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		ctx, end := context.WithCancel(t.Context())
 		go func() {

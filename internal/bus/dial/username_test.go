@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // The name of the user is known from flags, the environment, a context or
@@ -23,40 +24,24 @@ func TestUserName(t *testing.T) {
 	write := func(name, text string) string {
 		t.Helper()
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	user, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	account, err := nkeys.CreateAccount()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	public, err := user.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	claims := jwt.NewUserClaims(public)
 	claims.Name = "carol"
 	token, err := claims.Encode(account)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	seed, err := user.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	decorated, err := jwt.FormatUserConfig(token, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	creds := write("carol.creds", string(decorated))
 	write("nats/context/dora.json", `{"url":"nats://127.0.0.1:1","user":"dora","password":"x"}`)
 	name := func(args ...string) string {
@@ -64,16 +49,10 @@ func TestUserName(t *testing.T) {
 		var c dial.Config
 		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 		c.Flags(flags)
-		if err := flags.Parse(args); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Complete(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, flags.Parse(args))
+		must.Succeed(t, c.Complete())
 		got, err := c.UserName()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return got
 	}
 	is := func(want string, args ...string) {

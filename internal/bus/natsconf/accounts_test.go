@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Exports are equal or disjoint, in the file for any actors: a server looks
@@ -24,9 +25,7 @@ func TestExports(t *testing.T) {
 	roles := append(bus.Roles(bus.AnyRealm), bus.BenchRole(bus.AnyRealm), bus.ApplicationRole("shop", "a", "b"),
 		bus.FinalizerRole("second", bus.ExampleFinalizer, "a"), bus.AgentRole("kubelet", "apps", "deployments", bus.AnyRealm), bus.LocalRole(bus.AnyRealm))
 	services, err := bus.Services(roles)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	local := func(s bus.Service) bool { return slices.Equal(s.Actors, []string{bus.LocalUser}) }
 	for i, a := range services {
 		for _, b := range services[:i] {
@@ -85,30 +84,22 @@ func TestReload(t *testing.T) {
 		t.Helper()
 		var b bytes.Buffer
 		b.WriteString("listen: \"127.0.0.1:-1\"\njetstream { store_dir: \"" + t.TempDir() + "\" }\n")
-		if err := natsconf.Accounts(&b, append(append(bus.Roles(bus.AnyRealm), bus.AdminRole()), roles...), func(role string) string { return `"secret-` + role + `"` }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, natsconf.Accounts(&b, append(append(bus.Roles(bus.AnyRealm), bus.AdminRole()), roles...), func(role string) string { return `"secret-` + role + `"` }))
 		text := b.String()
 		if old, err := os.ReadFile(file); err == nil { // the first lines stay
 			head, _, _ := strings.Cut(string(old), "accounts {")
 			_, tail, _ := strings.Cut(text, "accounts {")
 			text = head + "accounts {" + tail
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write()
 	opts, err := server.ProcessConfigFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	opts.NoSigs, opts.NoLog = true, true
 	opts.AuthTimeout = testkit.Timeout.Seconds()
 	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Start()
 	t.Cleanup(func() {
 		s.Shutdown()
@@ -125,15 +116,11 @@ func TestReload(t *testing.T) {
 		return nc, err
 	}
 	answering, err := connect(bus.RoleAnswers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := answering.Subscribe("coppice.*.api.>", func(m *nats.Msg) { _ = m.Respond([]byte(m.Header.Get("Nats-Request-Info"))) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := answering.FlushWithContext(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, answering.FlushWithContext(ctx))
 	asks := func(nc *nats.Conn, user, realm string) {
 		t.Helper()
 		subject := bus.API{Realm: realm, Actor: user, Verb: bus.VerbGet, Plural: "pods", Namespace: "shop"}.Subject()
@@ -146,9 +133,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	application, err := connect(bus.RoleApplication)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	asks(application, bus.RoleApplication, "default")
 	if _, err := connect("shop"); err == nil {
 		t.Fatal("there is a user shop already")
@@ -157,20 +142,14 @@ func TestReload(t *testing.T) {
 	// The first reload creates the accounts, and the second activates their imports:
 	// nats-server 2.15 subscribes to those of accounts that it knew before.
 	for range 2 {
-		if err := s.Reload(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Reload())
 	}
 	shop, err := connect("shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	asks(shop, "shop", "default")
 	asks(shop, "shop", "made-at-run-time")
 	bucket, err := connect("bucket")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	asks(bucket, "bucket", "default")
 	asks(application, bus.RoleApplication, "default")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 const file = "../../../deploy/nats/coppice.conf"
@@ -18,13 +19,9 @@ const file = "../../../deploy/nats/coppice.conf"
 func TestFileIsCurrent(t *testing.T) {
 	t.Parallel()
 	var want bytes.Buffer
-	if err := natsconf.Write(&want, natsconf.DefaultRoles()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, natsconf.Write(&want, natsconf.DefaultRoles()))
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !bytes.Equal(got, want.Bytes()) {
 		t.Error("deploy/nats/coppice.conf is not what internal/bus says: run 'go generate ./internal/bus/natsconf'")
 	}
@@ -38,13 +35,9 @@ func TestServerReadsFile(t *testing.T) {
 		t.Setenv(natsconf.PasswordVariable(r.Name), "secret-"+r.Name)
 	}
 	path, err := filepath.Abs(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	opts, err := server.ProcessConfigFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !opts.SyncAlways {
 		t.Error("what is acknowledged is not synced")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A stream without the checksum of its configuration, as after a kill while it was created, is there after the next
@@ -37,21 +38,15 @@ func TestMissingChecksum(t *testing.T) {
 			during := func(do func(js jetstream.JetStream) error) {
 				t.Helper()
 				s, err := natsd.Start(natsd.Config{Dir: dir, Port: -1, Roles: []bus.Role{bus.GraphRole(bus.DefaultRealm)}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				nc, err := nats.Connect("", s.Options(bus.RoleGraph)...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				js, err := jetstream.New(nc)
 				if err == nil {
 					err = do(js)
 				}
 				nc.Close()
-				if err := errors.Join(err, s.Shutdown()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, errors.Join(err, s.Shutdown()))
 			}
 			var before *jetstream.StreamInfo
 			during(func(js jetstream.JetStream) error {
@@ -66,9 +61,7 @@ func TestMissingChecksum(t *testing.T) {
 				return err
 			})
 			streams := filepath.Join(dir, "jetstream", bus.CoreAccount, "streams")
-			if err := test.damage(filepath.Join(streams, bus.LogStream(bus.DefaultRealm))); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, test.damage(filepath.Join(streams, bus.LogStream(bus.DefaultRealm))))
 			if err := os.WriteFile(filepath.Join(streams, ".DS_Store"), nil, 0o600); err != nil { // as file managers leave
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -56,9 +57,7 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 	nc, err := nats.Connect(s.URL(), nats.UserInfo(bus.RoleReader, s.Password(bus.RoleReader)), nats.Timeout(testkit.Timeout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	nc.Close()
 }
 
@@ -71,9 +70,7 @@ func TestInUse(t *testing.T) {
 		t.Errorf("while it is in use: %v", err)
 	}
 	for range 2 {
-		if err := s.Shutdown(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Shutdown())
 	}
 	testkit.StartNATS(t, natsd.Config{Dir: dir})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // all may do everything.
@@ -28,9 +29,7 @@ func TestOutlastsFullDisk(t *testing.T) {
 	url := s.URL()
 	inside, outside := testkit.Conn(t, s, all.Name), testkit.Dial(t, s, url, all.Name)
 	js, err := jetstream.New(inside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "s", Subjects: []string{"s.>"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +54,7 @@ func TestOutlastsFullDisk(t *testing.T) {
 			testkit.WaitFor(t, ctx, "the connections to be made again", func() bool { return nc.IsConnected() && nc.Stats().Reconnects > before[i] })
 		}
 		stream, err := js.Stream(ctx, "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i, sequence := range acknowledged {
 			m, err := stream.GetMsg(ctx, sequence)
 			if err != nil || m.Subject != fmt.Sprintf("s.%d", i) {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -77,23 +78,15 @@ func TestSnappy(t *testing.T) {
 		t.Errorf("%d bytes came back as %d, %v", len(commit), len(got), err)
 	}
 	var got, want coppicev1.Commit
-	if err := proto.Unmarshal(message, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, proto.Unmarshal(message, &got))
 	if got.GetPosition() != 7 || !bytes.Equal(got.GetMac(), code[:]) {
 		t.Errorf("position %d, code %x", got.GetPosition(), got.GetMac())
 	}
 	rest, err := snappy.Decode(nil, got.GetCompressed())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got.Compressed, got.Position, got.Mac = nil, 0, nil
-	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(rest, &got); err != nil {
-		t.Fatal(err)
-	}
-	if err := proto.Unmarshal(commit, &want); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (proto.UnmarshalOptions{Merge: true}).Unmarshal(rest, &got))
+	must.Succeed(t, proto.Unmarshal(commit, &want))
 	if !proto.Equal(&got, &want) {
 		t.Error("what the block holds is not the rest of the commit")
 	}

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // someJSON draws values with few names, so that drawn values have members in common.
@@ -32,9 +33,7 @@ func someJSON(t *rapid.T, depth int) any {
 
 func encoded(t *rapid.T, v any) []byte {
 	raw, err := json.MarshalIndent(v, " ", "\t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return raw
 }
 
@@ -150,13 +149,9 @@ func TestApplyPatch(t *testing.T) {
 		stored, before, manifest := object("stored"), object("before"), object("manifest")
 		lost := fieldsOf(before).Minus(fieldsOf(manifest))
 		raw, err := jsonvalue.ApplyPatch(encoded(t, stored), encoded(t, manifest), lost)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got any
-		if err := json.Unmarshal(raw, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(raw, &got))
 		if want := applied(stored, fieldsOf(before), manifest); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s with %s applied after %s is %s, want %s", encoded(t, stored), encoded(t, manifest), encoded(t, before), raw, encoded(t, want))
 		}
@@ -172,9 +167,7 @@ func TestApplyMember(t *testing.T) {
 	t.Parallel()
 	parse := func(text string) jsonvalue.Fields {
 		f, err := jsonvalue.ParseFields([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return f
 	}
 	for _, q := range []struct{ stored, manifest, lost, want string }{

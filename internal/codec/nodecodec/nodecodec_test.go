@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/codec/nodecodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -102,16 +103,12 @@ func TestAgreesWithGeneratedCode(t *testing.T) {
 		n := draw(t)
 		ours := nodecodec.Append(nil, n)
 		var p coppicev1.Node
-		if err := proto.Unmarshal(ours, &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, proto.Unmarshal(ours, &p))
 		if !proto.Equal(&p, generated(n)) {
 			t.Fatalf("generated code reads %v, want %v", &p, generated(n))
 		}
 		theirs, err := proto.Marshal(generated(n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for name, b := range map[string][]byte{"ours": ours, "theirs": theirs} {
 			got, err := nodecodec.Decode(b)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -191,9 +192,7 @@ func TestMissingElements(t *testing.T) {
 func FuzzUnmarshal(f *testing.F) {
 	seed := func(m proto.Message) {
 		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(b)
 		f.Add(append(b, b...))
 	}
@@ -263,16 +262,12 @@ func BenchmarkMarshalBody(b *testing.B) {
 
 func BenchmarkUnmarshal(b *testing.B) {
 	enc, err := proto.Marshal(batch())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	for name, unmarshal := range map[string]func([]byte, proto.Message) error{"ours": objectcodec.Unmarshal, "generated": proto.Unmarshal} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := unmarshal(enc, &coppicev1.ObjectsRequest{}); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, unmarshal(enc, &coppicev1.ObjectsRequest{}))
 			}
 		})
 	}

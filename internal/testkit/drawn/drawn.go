@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
@@ -34,16 +35,12 @@ func Check(t *testing.T, number uint64, property func(*rapid.T)) {
 	}
 	defer read()
 	seed, err := strconv.ParseUint(given, 0, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if seed == 0 {
 		seed = nightly.Seed(t)
 	}
 	// A check draws from the seeds that follow its own.
-	if err := flag.Set("rapid.seed", strconv.FormatUint(seed+number<<32, 10)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, flag.Set("rapid.seed", strconv.FormatUint(seed+number<<32, 10)))
 	rapid.Check(t, func(t *rapid.T) {
 		read()
 		property(t)

@@ -17,6 +17,8 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Variable is the environment variable that .ci/nightly sets.
@@ -69,9 +71,7 @@ func Test(tb testing.TB, need Need, more ...Need) {
 func Seed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed, err := seedOfRun()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return seed
 }
 

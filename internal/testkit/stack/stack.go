@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -52,9 +53,7 @@ func Start(tb testing.TB, c allinone.Config, opts ...client.Option) *Stack {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(s.Stop)
-	if err := testkit.Await(s.Ctx, s.Services); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, testkit.Await(s.Ctx, s.Services))
 	if c.Auth {
 		s.Client = s.As(bus.RoleOperator, opts...)
 	} else {
@@ -83,9 +82,7 @@ func (s *Stack) With(tb testing.TB) *Stack {
 func (s *Stack) Connect(role string) *nats.Conn {
 	s.TB.Helper()
 	nc, err := s.Services.Conn(role)
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	must.Succeed(s.TB, err)
 	return nc
 }
 
@@ -99,9 +96,7 @@ func (s *Stack) As(role string, opts ...client.Option) *client.Client {
 func (s *Stack) JetStream(role string) jetstream.JetStream {
 	s.TB.Helper()
 	js, err := jetstream.New(s.Connect(role))
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	must.Succeed(s.TB, err)
 	return js
 }
 
@@ -115,9 +110,7 @@ func (s *Stack) WaitFor(what string, holds func() bool) {
 func (s *Stack) Create(resource client.Resource, namespace string, o *coppicev1.Object) *coppicev1.Object {
 	s.TB.Helper()
 	created, err := s.Resource(resource, namespace).Create(s.Ctx, o)
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	must.Succeed(s.TB, err)
 	return created
 }
 
@@ -125,9 +118,7 @@ func (s *Stack) Create(resource client.Resource, namespace string, o *coppicev1.
 func (s *Stack) Get(resource client.Resource, namespace, name string) *coppicev1.Object {
 	s.TB.Helper()
 	o, err := s.Resource(resource, namespace).Get(s.Ctx, name)
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	must.Succeed(s.TB, err)
 	return o
 }
 
@@ -135,9 +126,7 @@ func (s *Stack) Get(resource client.Resource, namespace, name string) *coppicev1
 func (s *Stack) Delete(resource client.Resource, namespace, name string, opts ...client.DeleteOption) *client.DeleteResult {
 	s.TB.Helper()
 	result, err := s.Resource(resource, namespace).Delete(s.Ctx, name, opts...)
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	must.Succeed(s.TB, err)
 	return result
 }
 

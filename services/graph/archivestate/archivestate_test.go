@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -39,9 +40,7 @@ func newSetup(t *testing.T) *setup {
 	t.Helper()
 	s := &setup{t: t, root: t.TempDir()}
 	store, err := dirstore.Open(s.root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Archive = &archivestate.Archive{Store: store, Realm: segmenttest.Realm, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	return s
 }
@@ -52,9 +51,7 @@ var config = state.Config{MemTableSize: 1 << 20, CacheSize: 1 << 20}
 func (s *setup) snapshot(sequence uint64) (name string) {
 	s.t.Helper()
 	st, err := state.Open(s.t.TempDir(), config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	defer st.Close()
 	tx := st.Begin()
 	tx.EndCommit(state.Commit{Sequence: sequence, Position: sequence, Epoch: 1, Time: 1, Checksum: sequence, RealmID: s.Realm[:]})
@@ -78,9 +75,7 @@ func (s *setup) damage(name string) {
 		b[len(b)/2] ^= 1
 		err = errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, b, 0o600))
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 }
 
 // newer changes a snapshot into one of the next layout.
@@ -94,9 +89,7 @@ func (s *setup) newer(name string) {
 		binary.LittleEndian.PutUint32(b[crc:], crc32.ChecksumIEEE(b[:crc]))
 		err = errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, b, 0o600))
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 }
 
 // Load takes the newest verified snapshot that is not after the wanted commit, and passes over
@@ -121,9 +114,7 @@ func TestLoad(t *testing.T) {
 		names[at] = s.snapshot(at)
 	}
 	unverified := archive.VerifiedName(s.Realm, 40).String()
-	if err := s.Store.Delete(t.Context(), unverified); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Store.Delete(t.Context(), unverified))
 	for last, want := range map[uint64]uint64{math.MaxUint64: 30, 30: 30, 29: 20, 10: 10} {
 		if got, err := load(last); got != want || err != nil {
 			t.Errorf("up to commit %d: snapshot %d, %v; want %d", last, got, err, want)
@@ -131,17 +122,13 @@ func TestLoad(t *testing.T) {
 	}
 	// A snapshot of other content than its record names is passed over, as a damaged record is.
 	v, err := archive.ReadVerification(t.Context(), s.Store, s.Realm, 30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	record := archive.VerifiedName(s.Realm, 30).String()
 	other := v
 	other.Hash[0] ^= 1
 	replace := func(v archive.Verification) {
 		t.Helper()
-		if err := errors.Join(s.Store.Delete(t.Context(), record), archive.PutVerification(t.Context(), s.Store, s.Realm, v)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(s.Store.Delete(t.Context(), record), archive.PutVerification(t.Context(), s.Store, s.Realm, v)))
 	}
 	replace(other)
 	if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), "is expected") {
@@ -192,9 +179,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("another realm: %v", err)
 	}
 	st, err := state.Open(loaded, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer st.Close()
 	if cp := st.Checkpoint(); cp.GetSequence() != 20 || cp.GetStreamCreated() != 5 {
 		t.Errorf("the state is at %v", cp)

@@ -23,12 +23,12 @@ func TestReleaseChanged(t *testing.T) {
 	changed.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{
 		ApiVersion: owner.GetApiVersion(), Kind: owner.GetKind(), Name: "owner", Uid: owner.GetMetadata().GetUid(), BlockOwnerDeletion: &blocking,
 	}}
-	must[*coppicev1.ObjectsReply](b, b.objects("pods", func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+	carryOut[*coppicev1.ObjectsReply](b, b.objects("pods", func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
 		at.Name = "changed"
 		return lifecycle.Update(ctx, at, changed)
 	}), nil)
 	uids := release.UIDs
-	if reply := must[*coppicev1.ReleaseBrakeReply](b, release, nil); reply.GetReleased() != 1 {
+	if reply := carryOut[*coppicev1.ReleaseBrakeReply](b, release, nil); reply.GetReleased() != 1 {
 		t.Errorf("the release lets %d objects through", reply.GetReleased())
 	}
 	snap := b.s.Snapshot()

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -53,12 +54,10 @@ func (b *commands) do(w writer.Work) answer {
 	return testkit.Receive(b, b.ctx, "an answer", answers)
 }
 
-// must does work that must not be refused, and returns its reply.
-func must[R proto.Message](b *commands, w writer.Work, err *lifecycle.Error) R {
+// carryOut does work that carryOut not be refused, and returns its reply.
+func carryOut[R proto.Message](b *commands, w writer.Work, err *lifecycle.Error) R {
 	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	a := b.do(w)
 	if a.refusal != nil {
 		b.Fatal(a.refusal)
@@ -85,7 +84,7 @@ func (b *commands) create(resource, name string, owners ...*coppicev1.Object) *c
 			ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Name: o.GetMetadata().GetName(), Uid: o.GetMetadata().GetUid(), BlockOwnerDeletion: &blocking,
 		})
 	}
-	reply := must[*coppicev1.ObjectsReply](b, b.objects(resource, func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+	reply := carryOut[*coppicev1.ObjectsReply](b, b.objects(resource, func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
 		return lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: m})
 	}), nil)
 	return reply.GetResults()[0].GetObject()
@@ -93,7 +92,7 @@ func (b *commands) create(resource, name string, owners ...*coppicev1.Object) *c
 
 func (b *commands) delete(resource, name, policy string) {
 	b.Helper()
-	must[*coppicev1.ObjectsReply](b, b.objects(resource, func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+	carryOut[*coppicev1.ObjectsReply](b, b.objects(resource, func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
 		at.Name = name
 		return lifecycle.Delete(ctx, at, "", &coppicev1.DeleteOptions{PropagationPolicy: policy})
 	}), nil)
@@ -127,7 +126,7 @@ func TestPropose(t *testing.T) {
 	b.delete("deployments.apps", "web", lifecycle.Background)
 	proposal := &coppicev1.ProposeRequest{Collect: pack(garbage, solid, gone), Strip: pack(shared, solid)}
 	w, err := command.NewPropose(proposal)
-	reply := must[*coppicev1.ProposeReply](b, w, err)
+	reply := carryOut[*coppicev1.ProposeReply](b, w, err)
 	if reply.GetCollected() != 1 || reply.GetStripped() != 1 || !slices.Equal(reply.GetRefused(), pack(solid, solid)) {
 		t.Errorf("the reply is %v", reply)
 	}
@@ -139,7 +138,7 @@ func TestPropose(t *testing.T) {
 	}
 	before := b.s.Checkpoint().GetRevision()
 	w, err = command.NewPropose(proposal)
-	if again := must[*coppicev1.ProposeReply](b, w, err); again.GetCollected()+again.GetStripped() != 0 || b.s.Checkpoint().GetRevision() != before {
+	if again := carryOut[*coppicev1.ProposeReply](b, w, err); again.GetCollected()+again.GetStripped() != 0 || b.s.Checkpoint().GetRevision() != before {
 		t.Errorf("done twice: %v", again)
 	}
 }
@@ -156,7 +155,7 @@ func TestOrphan(t *testing.T) {
 		{Owner: pack(web), Dependents: pack(both, alone)}, {Owner: pack(api), Dependents: pack(both, alone)},
 	}}
 	w, err := command.NewOrphan(request)
-	if reply := must[*coppicev1.OrphanReply](b, w, err); reply.GetOrphaned() != 1 {
+	if reply := carryOut[*coppicev1.OrphanReply](b, w, err); reply.GetOrphaned() != 1 {
 		t.Errorf("the reply is %v", reply)
 	}
 	if n := b.node(both); len(n.Owners) != 1 || n.Owners[0].Name != "api" || len(b.node(alone).Owners) != 1 {
@@ -177,12 +176,12 @@ func TestDrain(t *testing.T) {
 			return lifecycle.Delete(ctx, at, "", nil)
 		},
 	}
-	kind := must[*coppicev1.ObjectsReply](b, &withdraw, nil).GetResults()[0].GetObject()
+	kind := carryOut[*coppicev1.ObjectsReply](b, &withdraw, nil).GetResults()[0].GetObject()
 	request := &coppicev1.DrainRequest{Groups: []*coppicev1.DependentsOf{
 		{Owner: pack(kind), Dependents: pack(web, pod, pod)}, {Owner: pack(web), Dependents: pack(web, pod)}, {Owner: pack(pod), Dependents: pack(web)},
 	}}
 	w, err := command.NewDrain(request)
-	reply := must[*coppicev1.DrainReply](b, w, err)
+	reply := carryOut[*coppicev1.DrainReply](b, w, err)
 	if reply.GetDrained() != 1 || reply.GetRevision() != b.s.Checkpoint().GetRevision() {
 		t.Errorf("the reply is %v, and the realm is at %d", reply, b.s.Checkpoint().GetRevision())
 	}
@@ -190,7 +189,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("left: %v, %v", b.node(web), b.node(pod))
 	}
 	finish, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: lifecycle.FinalizerContents, Uids: pack(kind)}, nil)
-	if reply := must[*coppicev1.FinishReply](b, finish, err); reply.GetFinished() != 1 || b.node(kind) != nil {
+	if reply := carryOut[*coppicev1.FinishReply](b, finish, err); reply.GetFinished() != 1 || b.node(kind) != nil {
 		t.Errorf("the reply is %v; left: %v", reply, b.node(kind))
 	}
 }
@@ -204,7 +203,7 @@ func TestFinish(t *testing.T) {
 	b.delete("deployments.apps", "web", lifecycle.Foreground)
 	b.delete("deployments.apps", "api", lifecycle.Foreground)
 	w, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: lifecycle.FinalizerForeground, Uids: pack(web, api)}, nil)
-	reply := must[*coppicev1.FinishReply](b, w, err)
+	reply := carryOut[*coppicev1.FinishReply](b, w, err)
 	if reply.GetFinished() != 1 || !slices.Equal(reply.GetRefused(), pack(web)) {
 		t.Errorf("the reply is %v", reply)
 	}
@@ -274,7 +273,7 @@ func TestBatch(t *testing.T) {
 	}
 	codes := func(o *command.Objects) string {
 		var list []uint32
-		for _, r := range must[*coppicev1.ObjectsReply](b, o, nil).GetResults() {
+		for _, r := range carryOut[*coppicev1.ObjectsReply](b, o, nil).GetResults() {
 			list = append(list, r.GetCode())
 		}
 		return fmt.Sprint(list)
@@ -302,7 +301,7 @@ func TestLargeBatchThatChangesNothing(t *testing.T) {
 	for i := range 1000 {
 		m.Finalizers = append(m.Finalizers, fmt.Sprintf("example.com/finalizer-%d", i))
 	}
-	must[*coppicev1.ObjectsReply](b, b.objects("pods", func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+	carryOut[*coppicev1.ObjectsReply](b, b.objects("pods", func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
 		return lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: m})
 	}), nil)
 	b.delete("pods", "wide", "Background")

@@ -18,7 +18,7 @@ import (
 func TestCycleLargerThanACommit(t *testing.T) {
 	t.Parallel()
 	b := startWith(t, func(c *writer.Config) { c.MaxPayload = 64 << 10 })
-	must[*coppicev1.ObjectsReply](b, &command.Objects{
+	carryOut[*coppicev1.ObjectsReply](b, &command.Objects{
 		Resource: "realms.coppice.dev", Count: 1,
 		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: []byte(`{"unreachableCycles":"collect"}`)})
@@ -37,7 +37,7 @@ func TestCycleLargerThanACommit(t *testing.T) {
 		first.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{
 			ApiVersion: last.GetApiVersion(), Kind: last.GetKind(), Name: last.GetMetadata().GetName(), Uid: last.GetMetadata().GetUid(),
 		}}
-		must[*coppicev1.ObjectsReply](b, b.objects("pods", func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+		carryOut[*coppicev1.ObjectsReply](b, b.objects("pods", func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
 			at.Name = name(0)
 			return lifecycle.Update(ctx, at, first)
 		}), nil)
@@ -47,7 +47,7 @@ func TestCycleLargerThanACommit(t *testing.T) {
 	if a := b.do(&command.CollectCycle{Members: large}); !errors.Is(a.refusal, api.ErrRequestEntityTooLarge) {
 		t.Errorf("the collection of the large cycle: %v, %v", a.reply, a.refusal)
 	}
-	if reply := must[*coppicev1.CyclesReply](b, &command.CollectCycle{Members: small}, nil); reply.GetCollected() != 2 {
+	if reply := carryOut[*coppicev1.CyclesReply](b, &command.CollectCycle{Members: small}, nil); reply.GetCollected() != 2 {
 		t.Errorf("%d objects of the small cycle were collected", reply.GetCollected())
 	}
 }

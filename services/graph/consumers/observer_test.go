@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/callstate"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -34,22 +35,16 @@ func TestWorkerIsObserved(t *testing.T) {
 	t.Parallel()
 	server, ctx := testkit.NATS(t), testkit.Context(t)
 	js := testkit.JetStream(t, server, bus.RoleGraph)
-	if err := bus.EnsureStreams(ctx, js, realm, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bus.EnsureStreams(ctx, js, realm, 1))
 	var time testkit.Clock
 	o := New(js, realm, time.Now)
 	stop, err := o.Observe(js.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stop()
 	state := func() State {
 		t.Helper()
 		is, _, err := o.Of(ctx, durable)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return is
 	}
 	becomes := func(want coppicev1.ConsumerStatus) State {
@@ -65,13 +60,9 @@ func TestWorkerIsObserved(t *testing.T) {
 	status := func() *coppicev1.CallStatus {
 		t.Helper()
 		of, _, err := o.Of(ctx, durable)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s, err := o.Status(ctx, call, &of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return s
 	}
 	saidIs := func(state coppicev1.CallState, words string) {
@@ -155,9 +146,7 @@ func TestWorkerIsObserved(t *testing.T) {
 	// A call that a worker parks, and one that nothing receives.
 	parked := &coppicev1.Parked{Subject: call, Error: strings.Repeat("no bucket ", 100), Attempts: 5, Time: 1}
 	data, err := proto.Marshal(parked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := testkit.Conn(t, server, bus.RoleFinalizer).RequestWithContext(ctx, bus.ParkedSubject(realm, call, 0), data); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -43,9 +44,7 @@ func newWrittenWith(t *testing.T, change func(*jetstream.StreamConfig)) *written
 	b := &written{Realm: testkit.NewRealm(t)}
 	b.proxy = testkit.NewProxy(t, b.Server.URL())
 	js, err := jetstream.New(testkit.Dial(t, b.Server, b.proxy.URL(), bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := b.JS().Conn().Subscribe(bus.InboxPrefix(bus.RoleGraph)+".>", func(m *nats.Msg) {
 		if bytes.Contains(m.Data, []byte(`"err_code":10071`)) {
 			b.refusals.Add(1)
@@ -70,9 +69,7 @@ func newWrittenWith(t *testing.T, change func(*jetstream.StreamConfig)) *written
 func (b *written) open(js jetstream.JetStream) *eventlog.Log {
 	b.Helper()
 	l, err := eventlog.Open(b.Ctx, js, realm, 1, keys)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return l
 }
 
@@ -116,21 +113,15 @@ func (b *written) waitForLast(sequence uint64) {
 func (b *written) has(ids ...byte) {
 	b.Helper()
 	last, _, err := b.other.Last(b.Ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	if last != uint64(len(ids)) {
 		b.Errorf("the log ends at %d, want %d", last, len(ids))
 	}
 	for i, id := range ids {
 		m, err := b.other.Get(b.Ctx, uint64(i+1))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		c, err := eventlog.Decode(m)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		if c.ID[0] != id {
 			b.Errorf("sequence %d is commit %d, want %d", i+1, c.ID[0], id)
 		}
@@ -141,9 +132,7 @@ func (b *written) has(ids ...byte) {
 func (b *written) stored() uint64 {
 	b.Helper()
 	s, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return s.CachedInfo().State.Bytes
 }
 
@@ -159,9 +148,7 @@ func TestAppend(t *testing.T) {
 	t.Parallel()
 	b := newWritten(t)
 	for i := range byte(3) {
-		if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, appendTo(b.Ctx, b.log, uint64(i), i+1))
 	}
 	if err := appendTo(b.Ctx, b.other, 2, 9); !errors.Is(err, eventlog.ErrFenced) {
 		t.Errorf("behind another writer: %v", err)
@@ -208,22 +195,14 @@ func TestLateRefusal(t *testing.T) {
 	if _, err := nc.ChanSubscribe(bus.InboxPrefix(bus.RoleGraph)+".>", answers); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := appendTo(b.Ctx, b.log, 0, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.Flush())
+	must.Succeed(t, appendTo(b.Ctx, b.log, 0, 1))
 	answer := testkit.Receive(t, b.Ctx, "the answer to the first", answers)
 	if !bytes.Contains(answer.Data, []byte(`"seq":1`)) {
 		t.Fatalf("on %s: %s", answer.Subject, answer.Data)
 	}
-	if err := nc.Publish(answer.Subject, []byte(`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`)); err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.Publish(answer.Subject, []byte(`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`)))
+	must.Succeed(t, nc.Flush())
 	if err := appendTo(b.Ctx, b.log, 1, 2); err != nil {
 		t.Error(err)
 	}
@@ -236,9 +215,7 @@ func TestLostAppend(t *testing.T) {
 	b := newWritten(t)
 	b.proxy.Set(testkit.ToServer, testkit.Discard)
 	done := b.appending(b.Ctx, 0, 1)
-	if err := appendTo(b.Ctx, b.other, 0, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, appendTo(b.Ctx, b.other, 0, 2))
 	b.proxy.Heal()
 	if err := b.receive(done); !errors.Is(err, eventlog.ErrFenced) {
 		t.Errorf("got %v", err)
@@ -254,9 +231,7 @@ func TestLostAcknowledgementAndAnotherWriter(t *testing.T) {
 	b.proxy.Set(testkit.ToClient, testkit.Discard)
 	done := b.appending(b.Ctx, 0, 1)
 	b.waitForLast(1)
-	if err := appendTo(b.Ctx, b.other, 1, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, appendTo(b.Ctx, b.other, 1, 2))
 	b.proxy.Heal()
 	if err := b.receive(done); err != nil {
 		t.Errorf("got %v", err)
@@ -286,9 +261,7 @@ func TestOutcomeUnknown(t *testing.T) {
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	b := newWritten(t)
-	if err := appendTo(b.Ctx, b.log, 0, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, appendTo(b.Ctx, b.log, 0, 1))
 	b.proxy.Set(testkit.ToServer, testkit.Discard)
 	done := b.appending(b.Ctx, 1, 2)
 	b.WaitFor("the append to be lost", func() bool { return b.proxy.Lost(testkit.ToServer) > 0 })
@@ -324,9 +297,7 @@ func TestLogBehindExpectation(t *testing.T) {
 	done := b.appending(b.Ctx, 2, 3)
 	b.WaitFor("a refusal", func() bool { return b.refusals.Load() > 0 })
 	for i := range byte(2) {
-		if err := appendTo(b.Ctx, b.other, uint64(i), i+1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, appendTo(b.Ctx, b.other, uint64(i), i+1))
 	}
 	if err := b.receive(done); err != nil {
 		t.Errorf("got %v", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -80,15 +81,11 @@ func TestBindingsFit(t *testing.T) {
 		ctx := r.Context()
 		ctx.MaxObject = 0
 		out, err := lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: m})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Apply(out.Events)
 	}
 	out, err := lifecycle.Create(r.Context(), lifecycle.Key{Kind: nodes, Name: "n"}, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "n"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	size := 0
 	for i := range out.Events {
 		size += eventlog.Bound(&out.Events[i], out.Events[i].Object.Node, "pods", nil)

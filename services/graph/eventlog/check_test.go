@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -17,25 +18,17 @@ func TestExtent(t *testing.T) {
 	t.Parallel()
 	ctx, server := testkit.Context(t), testkit.NATS(t)
 	js, err := jetstream.New(testkit.Conn(t, server, bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := bus.LogConfig(realm, 1)
 	c.DenyDelete = false
 	stream, err := js.CreateStream(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log, err := eventlog.On(js, stream, realm, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	extent := func(first, last, missed uint64, missing ...uint64) eventlog.Extent {
 		t.Helper()
 		e, err := log.Extent(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if e.First != first && last > 0 || e.Last != last || e.Missed(1) != missed || !slices.Equal(e.Missing, missing) {
 			t.Errorf("%+v, %d missed; want %d to %d, %d missed, %v missing", e, e.Missed(1), first, last, missed, missing)
 		}
@@ -53,17 +46,13 @@ func TestExtent(t *testing.T) {
 		t.Errorf("a whole stream: %v", e.Damage(1))
 	}
 	for _, at := range []uint64{5, 3} {
-		if err := stream.DeleteMsg(ctx, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.DeleteMsg(ctx, at))
 	}
 	e := extent(1, 7, 2, 3, 5)
 	if d := e.Damage(1); d == nil || d.Position != 3 || d.Last != 5 {
 		t.Errorf("3 and 5 are missing: %+v", d)
 	}
-	if err := stream.DeleteMsg(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.DeleteMsg(ctx, 1))
 	e = extent(2, 7, 3, 3, 5)
 	if d := e.Damage(1); d == nil || d.Position != 1 || d.Last != 5 {
 		t.Errorf("1, 3 and 5 are missing: %+v", d)

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -55,9 +56,7 @@ func play(t *rapid.T, realm *lifecycletest.Realm, b *eventlog.Builder) (want []s
 				n = e.Object.Node
 			}
 			body, err := state.Encode(e.Object.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			resource := realm.Kinds().OfNode(n).Resource()
 			size := b.Size()
 			revision := b.Add(&e, n, resource, body)
@@ -114,9 +113,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		}
 
 		message, err := keys.Seal(slices.Clone(enc), 11)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if opened, err := envelope.Open(message); err != nil || !bytes.Equal(opened, enc) {
 			t.Fatalf("of %d bytes %d came out of the envelope, %v", len(enc), len(opened), err)
 		}
@@ -124,9 +121,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 			t.Fatalf("the message has header %+v, and %q", got, foreign)
 		}
 		c, err := eventlog.Decode(enc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got, err := eventlog.NewKeyOf(enc); c.Header != h || c.NewKey != newKey || got != newKey || err != nil {
 			t.Fatalf("header %+v, want %+v; key %+v and %+v, want %+v, %v", c.Header, h, c.NewKey, got, newKey, err)
 		}
@@ -140,24 +135,20 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 			t.Fatalf("changes of the realm %v", c.Realm)
 		}
 		var got []string
-		if err := c.Each(func(e *eventlog.Entry) error {
+		must.Succeed(t, c.Each(func(e *eventlog.Entry) error {
 			got = append(got, said(e.Revision, e.Event, e.Body))
 			if n := e.Object.Node; n != nil && (e.Object.Body != nil) != (e.Body != nil && lifecycle.Governs(n)) {
 				t.Fatalf("the body of %s %q is decoded: %t", n.Kind, n.Name, e.Object.Body != nil)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("got\n%q\nwant\n%q", got, want)
 		}
 		summarized(t, enc)
 		filtered(t, enc)
 		var p coppicev1.Commit
-		if err := proto.Unmarshal(enc, &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, proto.Unmarshal(enc, &p))
 		if got := namesOf(&p); !reflect.DeepEqual(got, names) {
 			t.Fatalf("names\n%q\nwant\n%q", got, names)
 		}
@@ -186,9 +177,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 // summarized compares the results of Removals and References with those of Each.
 func summarized(t *rapid.T, commit []byte) {
 	c, err := eventlog.Decode(commit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var removed, wantRemoved []uid.UID
 	var referred, wantReferred []string
 	commitSummary := func(e *lifecycle.Event) string {
@@ -196,7 +185,7 @@ func summarized(t *rapid.T, commit []byte) {
 			Type: e.Type, UID: e.UID, Object: lifecycle.Object{Node: e.Object.Node}, References: e.References,
 		}, nil)
 	}
-	if err := c.Each(func(e *eventlog.Entry) error {
+	must.Succeed(t, c.Each(func(e *eventlog.Entry) error {
 		switch e.Type {
 		case lifecycle.ObjectDeleted:
 			wantRemoved = append(wantRemoved, e.UID)
@@ -204,9 +193,7 @@ func summarized(t *rapid.T, commit []byte) {
 			wantReferred = append(wantReferred, commitSummary(e.Event))
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if err := eventlog.Removals(commit, func(u uid.UID) { removed = append(removed, u) }); err != nil || !slices.Equal(removed, wantRemoved) {
 		t.Fatalf("removals %v, %v, want %v", removed, err, wantRemoved)
 	}
@@ -224,10 +211,8 @@ func filtered(t *rapid.T, commit []byte) {
 		if err == nil {
 			err = c.Unpack(filter)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Each(func(e *eventlog.Entry) error {
+		must.Succeed(t, err)
+		must.Succeed(t, c.Each(func(e *eventlog.Entry) error {
 			identity, pass := few[e.UID]
 			if e.Passed != (pass && filter != nil) || e.Passed && e.Identity != identity {
 				t.Fatalf("%s is passed: %t as %d, want %t as %d", e.UID, e.Passed, e.Identity, pass, identity)
@@ -241,9 +226,7 @@ func filtered(t *rapid.T, commit []byte) {
 				all = append(all, said(e.Revision, e.Event, e.Body))
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return all, c.Existing()
 	}
 	all, existing := unpack(nil)

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -17,9 +18,7 @@ func TestCopyDeliveredInVain(t *testing.T) {
 	const commits = 4
 	b := newWritten(t)
 	for i := range uint64(commits) {
-		if err := appendTo(b.Ctx, b.log, i, byte(i+1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, appendTo(b.Ctx, b.log, i, byte(i+1)))
 	}
 	damage := func(err error) bool {
 		var broken *eventlog.BrokenError
@@ -54,9 +53,7 @@ func TestCopyReadInPart(t *testing.T) {
 	t.Parallel()
 	b := newWritten(t)
 	for i := range uint64(4) {
-		if err := appendTo(b.Ctx, b.log, i, byte(i+1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, appendTo(b.Ctx, b.log, i, byte(i+1)))
 	}
 	enough, last := errors.New("enough"), uint64(0)
 	visit := func(m eventlog.Message) error {
@@ -90,9 +87,7 @@ func TestCopyReadInPart(t *testing.T) {
 func (b *written) openCopy() *eventlog.Copy {
 	b.Helper()
 	c, err := b.other.OpenCopy(b.Ctx, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return c
 }
 
@@ -103,14 +98,10 @@ func (b *written) steal(t *testing.T, messages int) {
 		return
 	}
 	stream, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name := range stream.ConsumerNames(b.Ctx).Name() {
 		consumer, err := stream.Consumer(b.Ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for range messages {
 			if _, err := consumer.Next(jetstream.FetchContext(b.Ctx)); err != nil {
 				t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -29,14 +30,10 @@ func TestCopyCounter(t *testing.T) {
 	open := func() (js jetstream.JetStream, log *eventlog.Log, stop func()) {
 		t.Helper()
 		list, err := natsd.StartCluster(c, servers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		nc := testkit.Conn(t, list[0], bus.RoleGraph)
 		js, err = jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		config := bus.LogConfig(realm, 1)
 		config.MaxBytes = 120_000 // for files of 32 kB, of which there are several
 		soon(ctx, t, "the log on all servers", func(ctx context.Context) bool {
@@ -104,9 +101,7 @@ func TestCopyCounter(t *testing.T) {
 		if err != nil || len(files) != 1 {
 			t.Fatalf("%s: %d files, %v", name, len(files), err)
 		}
-		if err := os.Remove(files[0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Remove(files[0]))
 	}
 	_, log, stop = open()
 	defer stop()

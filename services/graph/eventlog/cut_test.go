@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -28,9 +29,7 @@ func (b *written) announces(l *eventlog.Log, position uint64, when time.Time) {
 
 func (b *written) announce(l *eventlog.Log, position uint64, when time.Time) {
 	b.Helper()
-	if err := l.Announce(b.Ctx, position, when); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, l.Announce(b.Ctx, position, when))
 }
 
 // putCut replaces the value of the key.
@@ -40,18 +39,14 @@ func (b *written) putCut(value string) {
 	if err == nil {
 		_, err = kv.PutString(b.Ctx, bus.CutKey(realm), value)
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 }
 
 // config returns the configuration of the log's stream.
 func (b *written) config() jetstream.StreamConfig {
 	b.Helper()
 	s, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return s.CachedInfo().Config
 }
 
@@ -115,9 +110,7 @@ func TestAnnouncedForAnotherStream(t *testing.T) {
 	t.Parallel()
 	b := newWritten(t)
 	b.announce(b.log, 7, at)
-	if err := b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)))
 	if a, err := b.log.Announced(b.Ctx); err == nil {
 		t.Errorf("the announcement for a stream that is gone is %+v", a)
 	}
@@ -145,9 +138,7 @@ func TestRetract(t *testing.T) {
 	beyond := func() uint64 {
 		t.Helper()
 		revision, err := b.log.Beyond(b.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return revision
 	}
 	retract := func(revision uint64) {
@@ -181,9 +172,7 @@ func TestRetract(t *testing.T) {
 		t.Error("the announcement is taken back")
 	}
 	b.announce(b.log, 1, at)
-	if err := b.log.Cut(b.Ctx, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.log.Cut(b.Ctx, 1))
 	b.announce(b.log, 9, at)
 	retract(beyond())
 	b.announces(b.log, 1, at)
@@ -212,19 +201,13 @@ func TestAnnouncementDeleted(t *testing.T) {
 	b := newWritten(t)
 	b.announce(b.log, 7, at)
 	other, err := eventlog.Open(b.Ctx, b.JS(), "other", 1, eventlog.NewKeys(testkit.Secrets(), "other"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.announce(other, 8, at)
 	for range 2 {
-		if err := bus.DeleteStreams(b.Ctx, b.JS(), realm, func() error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, bus.DeleteStreams(b.Ctx, b.JS(), realm, func() error { return nil }))
 	}
 	kv, err := b.JS().KeyValue(b.Ctx, bus.WriterBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if keys, err := kv.Keys(b.Ctx); err != nil || len(keys) != 1 || keys[0] != bus.CutKey("other") {
 		t.Errorf("the keys are %v, %v", keys, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -38,17 +39,11 @@ func TestGetFromLeader(t *testing.T) {
 		}
 	}
 	stream, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log, err := eventlog.On(b.JS(), lagging{stream}, realm, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	commit, err := again(b.Ctx, func() ([]byte, error) { return log.Get(b.Ctx, 2) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if c, err := eventlog.Decode(commit); err != nil || c.ID[0] != 2 {
 		t.Errorf("sequence 2: %v, %v", c, err)
 	}
@@ -71,22 +66,14 @@ func TestReadBehindLaggingCopy(t *testing.T) {
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: []bus.Role{{Name: all, Publish: []string{">"}, Subscribe: []string{">"}}}})
 	js, ctx := testkit.JetStream(t, server, all), testkit.Context(t)
 	writes, err := eventlog.Open(ctx, js, realm, 1, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := range byte(5) {
-		if err := appendTo(ctx, writes, uint64(i), i+1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, appendTo(ctx, writes, uint64(i), i+1))
 	}
 	stream, err := js.Stream(ctx, bus.LogStream(realm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log, err := eventlog.On(js, lagging{stream}, realm, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	read := func(from uint64, limit int) (found []uint64, pending uint64) {
 		t.Helper()
 		pending, err := log.Read(ctx, from, limit, 1<<20, func(m eventlog.Message) error {
@@ -96,9 +83,7 @@ func TestReadBehindLaggingCopy(t *testing.T) {
 			found = append(found, m.Position)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return found, pending
 	}
 	testkit.Lag(t, testkit.JetStream(t, server, all), bus.LogStream(realm), 2)
@@ -124,9 +109,7 @@ func TestReadBehindLaggingCopy(t *testing.T) {
 			t.Errorf("%d from %d on: %v and %d pending, want %v and %d", c.limit, c.from, found, pending, c.found, c.pending)
 		}
 	}
-	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Purge(ctx, jetstream.WithPurgeSequence(5)))
 	if found, _ := read(3, 10); !slices.Equal(found, []uint64{5}) {
 		t.Errorf("what was cut is read: %v", found)
 	}
@@ -152,9 +135,7 @@ func TestFill(t *testing.T) {
 	ctx := testkit.Context(t)
 	js := testkit.JetStream(t, testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()}), bus.RoleGraph)
 	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: bus.LogStream(realm), Subjects: []string{bus.LogSubject(realm)}, AllowDirect: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const messages = 9
 	for i := range messages {
 		if _, err := js.Publish(ctx, bus.LogSubject(realm), []byte{byte(i + 1)}); err != nil {
@@ -163,17 +144,13 @@ func TestFill(t *testing.T) {
 	}
 	has := map[uint64][]byte{}
 	for _, sequence := range []uint64{3, 4, 6, 8} {
-		if err := stream.DeleteMsg(ctx, sequence); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.DeleteMsg(ctx, sequence))
 		if sequence != 4 { // which the leader lacks, too
 			has[sequence] = []byte{byte(sequence)}
 		}
 	}
 	log, err := eventlog.On(js, leading{stream, has}, realm, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []uint64
 	for next := uint64(1); next <= messages; {
 		before := next

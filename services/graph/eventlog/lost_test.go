@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -47,18 +48,12 @@ func TestPurged(t *testing.T) {
 			t.Parallel()
 			b := newWritten(t)
 			for i := range byte(3) {
-				if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, appendTo(b.Ctx, b.log, uint64(i), i+1))
 			}
 			by := writer(b)
 			s, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Purge(b.Ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, s.Purge(b.Ctx))
 			err = appendTo(b.Ctx, by, 3, 4)
 			if broken := (*eventlog.BrokenError)(nil); !errors.As(err, &broken) || broken.Position != 3 {
 				t.Errorf("got %v", err)
@@ -87,9 +82,7 @@ func TestAnotherHistory(t *testing.T) {
 				id, c := ofRealm(2, 1, i+1, byte(100+i))
 				_, err = l.Append(b.Ctx, i, id, c)
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			return l
 		},
 		"of another realm": func(b *written) *eventlog.Log {
@@ -104,9 +97,7 @@ func TestAnotherHistory(t *testing.T) {
 		},
 		"rolled back, with a foreign message": func(b *written) *eventlog.Log {
 			l := b.open(b.JS())
-			if err := appendTo(b.Ctx, l, 0, 1); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, appendTo(b.Ctx, l, 0, 1))
 			b.store([]byte("foreign"))
 			for i := uint64(2); i < 6; i++ {
 				id, c := ofRealm(1, 2, i, byte(100+i))
@@ -121,13 +112,9 @@ func TestAnotherHistory(t *testing.T) {
 			t.Parallel()
 			b := newWritten(t)
 			for i := range byte(3) {
-				if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, appendTo(b.Ctx, b.log, uint64(i), i+1))
 			}
-			if err := b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)))
 			l := history(b)
 			if err := appendTo(b.Ctx, b.log, 3, 4); !errors.Is(err, eventlog.ErrGone) && !errors.Is(err, eventlog.ErrFenced) {
 				t.Errorf("got %v", err)
@@ -148,13 +135,9 @@ func TestStreamGone(t *testing.T) {
 			t.Parallel()
 			b := newWritten(t)
 			for i := range byte(2) {
-				if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, appendTo(b.Ctx, b.log, uint64(i), i+1))
 			}
-			if err := b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, b.JS().DeleteStream(b.Ctx, bus.LogStream(realm)))
 			if again {
 				b.open(b.JS())
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -29,9 +30,7 @@ func TestFollowWithoutConsumers(t *testing.T) {
 	var said testkit.Output
 	b.other.Report(slog.New(slog.NewTextHandler(&said, nil)))
 	for i := range byte(2) {
-		if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, appendTo(b.Ctx, b.log, uint64(i), i+1))
 	}
 	ctx, cancel := context.WithCancel(b.Ctx)
 	visited, ended := make(chan uint64, 10), make(chan error, 1)
@@ -43,9 +42,7 @@ func TestFollowWithoutConsumers(t *testing.T) {
 	}()
 	for want := uint64(1); want <= 4; want++ {
 		if want > 2 { // while it follows
-			if err := appendTo(b.Ctx, b.log, want-1, byte(want)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, appendTo(b.Ctx, b.log, want-1, byte(want)))
 		}
 		if got := testkit.Receive(t, b.Ctx, "a commit", visited); got != want {
 			t.Fatalf("visited %d, want %d", got, want)
@@ -77,9 +74,7 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	b := newWritten(t)
 	for i := range byte(5) {
-		if err := appendTo(b.Ctx, b.log, uint64(i), i+1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, appendTo(b.Ctx, b.log, uint64(i), i+1))
 	}
 	for _, r := range []struct {
 		from            uint64
@@ -118,25 +113,17 @@ func TestRead(t *testing.T) {
 func TestGet(t *testing.T) {
 	t.Parallel()
 	b := newWritten(t)
-	if err := appendTo(b.Ctx, b.log, 0, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, appendTo(b.Ctx, b.log, 0, 1))
 	want, err := b.other.Get(b.Ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if c, err := eventlog.Decode(want); err != nil || c.ID[0] != 1 {
 		t.Errorf("sequence 1: %v, %v", c, err)
 	}
 	copied, err := keys.Seal(bytes.Clone(want), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, resembling := commit(2, 3)
 	forged, err := eventlog.NewKeys(secret.Secrets{}.Draw(), realm).Seal(resembling, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, m := range [][]byte{copied, forged, []byte("not a commit")} {
 		b.store(m)
 		if got, err := b.other.Get(b.Ctx, uint64(i+2)); !errors.Is(err, eventlog.ErrForeign) || got != nil {
@@ -169,9 +156,7 @@ func TestSeek(t *testing.T) {
 			by = eventlog.NewKeys(secret.Secrets{}.Draw(), realm) // it only looks like a commit
 		}
 		message, err := by.Seal(eventlog.NewBuilder(h).Bytes(), uint64(i+1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		b.store(message)
 	}
 	for revision, want := range map[uint64]uint64{1: 2, 3: 2, 4: 3, 8: 3, 9: 8, 11: 8, 12: 9, 99: 9} {
@@ -185,9 +170,7 @@ func TestSeek(t *testing.T) {
 func (b *written) noConsumers() {
 	b.Helper()
 	s, err := b.JS().Stream(b.Ctx, bus.LogStream(realm))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	if n := s.CachedInfo().State.Consumers; n != 0 {
 		b.Errorf("the log has %d consumers", n)
 	}
@@ -210,14 +193,10 @@ func TestFollowSlowly(t *testing.T) {
 	failed := make(chan error, 1000)
 	nc, err := nats.Connect(b.Server.URL(), append(b.Server.Options(bus.RoleGraph), nats.Timeout(testkit.Timeout),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { failed <- err }))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log := b.open(js)
 	visited, goOn := make(chan uint64), make(chan struct{})
 	ctx, cancel := context.WithCancel(b.Ctx)
@@ -267,27 +246,19 @@ func TestFollowDamagedEnd(t *testing.T) {
 	t.Parallel()
 	ctx, server := testkit.Context(t), testkit.NATS(t)
 	js, err := jetstream.New(testkit.Conn(t, server, bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := bus.LogConfig(realm, 1)
 	c.DenyDelete = false
 	stream, err := js.CreateStream(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range 3 {
 		if _, err := js.Publish(ctx, bus.LogSubject(realm), []byte("a message")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := stream.DeleteMsg(ctx, 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.DeleteMsg(ctx, 3))
 	log, err := eventlog.On(js, stream, realm, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log.SetStall(50 * time.Millisecond)
 	visited := uint64(0)
 	var broken *eventlog.BrokenError

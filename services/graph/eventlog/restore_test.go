@@ -6,6 +6,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -15,13 +16,9 @@ func TestRestore(t *testing.T) {
 	from, to := newWritten(t), newWritten(t)
 	var lost []eventlog.Message
 	for i := range byte(3) {
-		if err := appendTo(from.Ctx, from.other, uint64(i), i+1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, appendTo(from.Ctx, from.other, uint64(i), i+1))
 		m, err := from.other.Message(from.Ctx, uint64(i)+1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		lost = append(lost, m)
 	}
 	broken := (*eventlog.BrokenError)(nil)
@@ -30,9 +27,7 @@ func TestRestore(t *testing.T) {
 	}
 	for _, l := range []*eventlog.Log{to.log, to.other} { // two processes
 		for _, m := range lost[:2] {
-			if err := l.Restore(to.Ctx, m); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, l.Restore(to.Ctx, m))
 		}
 	}
 	to.has(1, 2)
@@ -41,9 +36,7 @@ func TestRestore(t *testing.T) {
 	if err := to.log.Restore(to.Ctx, moved); !errors.As(err, &broken) {
 		t.Errorf("at another position: %v", err)
 	}
-	if err := testkit.Conn(t, to.Server, bus.RoleGraph).Publish(bus.LogSubject(realm), []byte("no commit")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, testkit.Conn(t, to.Server, bus.RoleGraph).Publish(bus.LogSubject(realm), []byte("no commit")))
 	to.waitForLast(3)
 	if err := to.log.Restore(to.Ctx, lost[2]); !errors.Is(err, eventlog.ErrFenced) {
 		t.Errorf("where a foreign message stands: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 )
 
@@ -25,9 +26,7 @@ func TestRelease(t *testing.T) {
 	if !first.Holds() {
 		t.Fatal("an acquired lease does not hold")
 	}
-	if err := first.Release(testkit.Context(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Release(testkit.Context(t)))
 	if first.Holds() {
 		t.Fatal("a released lease holds")
 	}
@@ -49,9 +48,7 @@ func TestTakeOver(t *testing.T) {
 	b := run(t, js, c.config("b"))
 	second := b.acquiring()
 	c.never(t, js, "two hold the lease", func() bool { return len(second) > 0 || !first.Holds() }, b, "a", "b")
-	if err := first.Release(testkit.Context(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Release(testkit.Context(t)))
 	l := testkit.Receive(t, testkit.Context(t), "the lease", second)
 	if !l.Holds() || first.Holds() {
 		t.Fatalf("after the release: the first holds: %t, the second: %t", first.Holds(), l.Holds())
@@ -66,9 +63,7 @@ func TestSilence(t *testing.T) {
 	const ttl = 500 * time.Millisecond
 	nc := testkit.Conn(t, server, bus.RoleGraph)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	first := run(t, js, config("a", ttl)).acquire()
 	second := run(t, testkit.JetStream(t, server, bus.RoleGraph), config("b", ttl)).acquiring()
 	nc.Close()
@@ -91,9 +86,7 @@ func TestCopiedDirectory(t *testing.T) {
 	copied := run(t, js, c.config("a"))
 	second := copied.acquiring()
 	c.never(t, js, "two processes hold the lease", func() bool { return len(second) > 0 || !first.Holds() }, copied, "a")
-	if err := first.Release(testkit.Context(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Release(testkit.Context(t)))
 	original.stop()
 	testkit.Receive(t, testkit.Context(t), "the lease", second)
 }
@@ -115,9 +108,7 @@ func killed(t *testing.T, id string) {
 	server := testkit.NATS(t)
 	nc := testkit.Conn(t, server, bus.RoleGraph)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const ttl = steady
 	var now, reads atomic.Int64
 	now.Store(int64(time.Hour))
@@ -156,9 +147,7 @@ func TestSuspended(t *testing.T) {
 	t.Parallel()
 	nc := testkit.Conn(t, testkit.NATS(t), bus.RoleGraph)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var c timer
 	l := run(t, js, c.config("a")).acquire()
 	if !l.Holds() {
@@ -180,20 +169,14 @@ func TestLost(t *testing.T) {
 	l := p.acquire()
 	ctx := testkit.Context(t)
 	bucket, err := js.KeyValue(ctx, bus.LeaseBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bucket.Delete(ctx, bus.MemberKey("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, bucket.Delete(ctx, bus.MemberKey("a")))
 	c.moved.Store(int64(steady / 5)) // the renewal is due
 	testkit.Receive(t, ctx, "the loss", l.Lost())
 	if l.Holds() {
 		t.Error("a lost lease holds")
 	}
-	if err := l.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Release(ctx))
 	if again := p.acquire(); !again.Holds() {
 		t.Error("an acquired lease does not hold")
 	}
@@ -207,16 +190,12 @@ func TestClaimOverwritten(t *testing.T) {
 	l := run(t, js, config("a", 500*time.Millisecond)).acquire()
 	ctx := testkit.Context(t)
 	bucket, err := js.KeyValue(ctx, bus.WriterBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := bucket.Put(ctx, realm, []byte(`{"id":"another"}`)); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Receive(t, ctx, "the loss", l.Lost())
-	if err := l.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Release(ctx))
 	if entry, err := bucket.Get(ctx, realm); err != nil || string(entry.Value()) != `{"id":"another"}` {
 		t.Errorf("the release of a lost lease changed the claim: %v, %v", entry, err)
 	}
@@ -228,9 +207,7 @@ func TestOtherTTL(t *testing.T) {
 	server := testkit.NATS(t)
 	nc := testkit.Conn(t, server, bus.RoleGraph)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	first := run(t, js, config("a", 2*time.Second)).acquire()
 	second := run(t, testkit.JetStream(t, server, bus.RoleGraph), config("b", 500*time.Millisecond)).acquiring()
 	nc.Close()
@@ -246,17 +223,13 @@ func TestServerAway(t *testing.T) {
 	t.Parallel()
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
 	l := run(t, testkit.JetStream(t, server, bus.RoleGraph), config("a", 500*time.Millisecond)).acquire()
-	if err := server.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Shutdown())
 	ctx := testkit.Context(t)
 	testkit.Receive(t, ctx, "the loss", l.Lost())
 	if l.Holds() {
 		t.Error("a lost lease holds")
 	}
-	if err := l.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Release(ctx))
 }
 
 // Acquire ends with its context.
@@ -280,16 +253,10 @@ func TestStrayClaim(t *testing.T) {
 	l := a.acquire()
 	ctx := testkit.Context(t)
 	bucket, err := js.KeyValue(ctx, bus.WriterBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	claim, err := bucket.Get(ctx, realm)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, l.Release(ctx))
 	if _, err := bucket.Put(ctx, realm, claim.Value()); err != nil {
 		t.Fatal(err)
 	}
@@ -307,15 +274,11 @@ func TestArchiver(t *testing.T) {
 	var held []*lease.Lease
 	for i := range 5 {
 		l, err := a.Acquire(ctx, fmt.Sprintf("realm-%d", i), lease.Options{Archiver: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		held = append(held, l)
 	}
 	writer, err := b.Acquire(ctx, "realm-0", lease.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	testkit.WaitFor(t, ctx, "the writer to be seen", func() bool { return a.Writers()["realm-0"] == "process of b" && len(a.Writers()) == 1 })
 	c.never(t, js, "an archiver is to leave its realm", func() bool {
 		for _, l := range append(held, writer) {

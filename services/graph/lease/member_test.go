@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 )
@@ -76,9 +77,7 @@ func run(t *testing.T, js jetstream.JetStream, c lease.Config) *process {
 func (p *process) acquire() *lease.Lease {
 	p.t.Helper()
 	l, err := p.Acquire(testkit.Context(p.t), realm, lease.Options{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	p.t.Cleanup(func() { _ = l.Release(context.WithoutCancel(p.t.Context())) })
 	return l
 }
@@ -111,15 +110,11 @@ func (c *timer) never(t *testing.T, js jetstream.JetStream, what string, happene
 	t.Helper()
 	ctx := testkit.Context(t)
 	bucket, err := js.KeyValue(ctx, bus.LeaseBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var watchers []jetstream.KeyWatcher
 	for _, id := range members {
 		watcher, err := bucket.Watch(ctx, bus.MemberKey(id), jetstream.UpdatesOnly())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer func() { _ = watcher.Stop() }()
 		watchers = append(watchers, watcher)
 	}
@@ -157,9 +152,7 @@ func TestAcquireTwice(t *testing.T) {
 	if !first.Holds() {
 		t.Error("the first lease is lost")
 	}
-	if err := first.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Release(ctx))
 	if l := testkit.Receive(t, ctx, "the second lease", second); !l.Holds() {
 		t.Error("the second lease is not held")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 )
 
@@ -68,9 +69,7 @@ func (w *writers) join(id string) *writing {
 	w.t.Helper()
 	nc := testkit.Conn(w.t, w.server, bus.RoleGraph)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	p := &writing{process: run(w.t, js, w.config(id)), close: nc.Close}
 	ctx, cancel := context.WithCancel(w.ctx)
 	var wg sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/plan"
@@ -63,9 +64,7 @@ type family struct{ lifecycletest.Family }
 // planFamily plans the deletion of the root, at a state with the same events.
 func planFamily(t *rapid.T, f family, realm *lifecycletest.Realm, uids []string, past []lifecycle.Event) *plan.Plan {
 	s, err := state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	w := &world{realm: realm, state: s}
 	w.fold(t, past, 1)
@@ -76,9 +75,7 @@ func planFamily(t *rapid.T, f family, realm *lifecycletest.Realm, uids []string,
 		Resource: f.Members[f.Root].Resource, Namespace: root.Namespace,
 		DeleteRequest: &coppicev1.DeleteRequest{Names: []string{root.Name}, Options: &coppicev1.DeleteOptions{PropagationPolicy: f.Policy}},
 	}, realm.Clock, 1000)
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
+	must.Succeed(t, refusal)
 	return p
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/planname"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/plan"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
@@ -113,9 +114,7 @@ func TestHashDecidedElsewhere(t *testing.T) {
 	r.Create("pods/a", owned(r, "widgets/w"))
 	compute := func() *plan.Plan {
 		p, err := compute(t, r, 100, "", "widgets/w")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return p
 	}
 	was := compute()
@@ -147,9 +146,7 @@ func hashOf(t *testing.T, r *statetest.Realm, d plan.Deletion) string {
 	snap := r.Snapshot()
 	defer snap.Close()
 	p, err := plan.Compute(context.Background(), snap, d, r.Clock, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return p.Hash()
 }
 
@@ -161,9 +158,7 @@ func TestChanged(t *testing.T) {
 	r.Create("pods/a", owned(r, "deployments/web"))
 	get := func() *plan.Plan {
 		p, err := compute(t, r, 100, lifecycle.Background, "deployments/web")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return p
 	}
 	was := get().Name()
@@ -200,9 +195,7 @@ func TestReply(t *testing.T) {
 		r.Create(fmt.Sprintf("pods/p%d", i), owned(r, "deployments/web"))
 	}
 	p, err := compute(t, r, 100, lifecycle.Background, "deployments/web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, page := range []struct{ limit, bytes int }{{3, 1 << 20}, {0, 150}, {0, 1 << 20}, {0, 1}} {
 		var names []string
 		for more := true; more; {
@@ -246,9 +239,7 @@ func TestUnnamed(t *testing.T) {
 	r.Create("pods/c@infra", &coppicev1.ObjectMeta{Uses: []*coppicev1.Use{{Kind: "Secret", Name: "second"}}})
 	blockers := func(targets ...string) (said []string) {
 		p, err := compute(t, r, 10, "", targets...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, o := range p.Objects {
 			for _, b := range o.Blockers {
 				said = append(said, blocker(b))
@@ -278,9 +269,7 @@ func TestHashElsewhere(t *testing.T) {
 	r.Delete("pods/user@shop", lifecycle.Foreground)
 	get := func() *plan.Plan {
 		p, err := compute(t, r, 10, "", "secrets/key@infra")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return p
 	}
 	was := get()
@@ -339,9 +328,7 @@ func TestExpiry(t *testing.T) {
 	}
 	said := func(policy string) map[string]*coppicev1.PlannedObject {
 		p, err := compute(t, r, 10, policy, "deployments/web")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		byName := map[string]*coppicev1.PlannedObject{}
 		for _, o := range p.Reply(0, 0, 1<<20).GetObjects() {
 			byName[o.GetName()] = o

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/plan"
@@ -59,9 +60,7 @@ type world struct {
 // work, that of external finalizers and agents too.
 func newWorld(t *rapid.T, change func(*lifecycle.Node)) *world {
 	s, err := state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	w := &world{realm: lifecycletest.New(), state: s}
 	var first []lifecycle.Event
@@ -107,9 +106,7 @@ func (w *world) fold(t *rapid.T, events []lifecycle.Event, revision uint64) {
 	tx := w.state.Begin()
 	for i := range events {
 		body, err := state.Encode(events[i].Object.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := tx.Add(&events[i], revision+uint64(i), body); err != nil {
 			t.Fatal(err)
 		}
@@ -136,15 +133,11 @@ func (w *world) check(t *rapid.T, policy string, exactly bool) {
 		Resource: at.Kind.Resource(), Namespace: at.Namespace,
 		DeleteRequest: &coppicev1.DeleteRequest{Names: []string{at.Name}, Options: options},
 	}, w.realm.Clock, 1000)
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
+	must.Succeed(t, refusal)
 
 	after := w.realm.Clone()
 	out, refusal := lifecycle.Delete(after.Context(), at, "", options)
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
+	must.Succeed(t, refusal)
 	after.Apply(out.Events)
 	order := func(uids []uid.UID) []uid.UID { return rapid.Permutation(uids).Draw(t, "order") }
 	if exactly {

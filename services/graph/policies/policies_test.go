@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -39,9 +40,7 @@ func start(t *testing.T) *realm {
 func (r *realm) do(actor string, work writer.Work) proto.Message {
 	r.Helper()
 	reply, err := r.w.Do(r.ctx, &writer.Request{Actor: actor, Verb: "test", Work: work})
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, err)
 	return reply
 }
 
@@ -73,9 +72,7 @@ func (r *realm) read(visit func(*state.Snapshot)) {
 	testkit.WaitFor(r, r.ctx, "the state to have the last commit", func() bool { return r.s.Checkpoint().GetRevision() >= r.last })
 	snap := r.s.Snapshot()
 	visit(snap)
-	if err := errors.Join(snap.Err(), snap.Close()); err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, errors.Join(snap.Err(), snap.Close()))
 }
 
 // covered returns how many ConfigMaps the policy protects, and its status.
@@ -149,9 +146,7 @@ func TestWalk(t *testing.T) {
 	finish := func() (n int) {
 		for {
 			walked, err := restarted.Step(r.ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !walked {
 				return n
 			}

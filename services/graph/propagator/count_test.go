@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
@@ -56,13 +57,9 @@ func TestMetricAndStatusAgree(t *testing.T) {
 			t.Parallel()
 			p := keptByStrangers(t, c.dependents, func(pc *propagator.Config) { pc.MaxCounted = c.limit })
 			status, err := p.Status(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			counted, _, err := p.Count(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if metric := propagator.Idle(counted.GetPending()); status.GetIdle() != c.idle || metric != c.idle {
 				t.Errorf("idle: %t by the verb status, %t by the metric; want %t: %v and %v", status.GetIdle(), metric, c.idle, status, counted)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
@@ -85,14 +86,10 @@ func TestCycles(t *testing.T) {
 			t.Parallel()
 			p, unblocked := waiting(t, c.owners)
 			ctx := testkit.Context(t)
-			if err := p.Publish(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, p.Publish(ctx))
 			for {
 				broken, err := p.BreakCycles(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if !broken {
 					break
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -60,9 +61,7 @@ func (c *calling) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetst
 		return f, nil
 	}
 	var call coppicev1.ExpireCall
-	if err := manifest.UnmarshalMessage(m.Data, &call); err != nil {
-		c.Fatal(err)
-	}
+	must.Succeed(c, manifest.UnmarshalMessage(m.Data, &call))
 	if call.GetTruncated() {
 		c.brief++
 	}
@@ -105,9 +104,7 @@ func TestNoticeCallsTakeTurns(t *testing.T) {
 			c := newCalling(t, 500, "")
 			for range 2 {
 				for range 10 {
-					if err := c.evaluate(50); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, c.evaluate(50))
 					if c.waits > 50 {
 						t.Fatalf("%d calls wait", c.waits)
 					}
@@ -130,9 +127,7 @@ func TestNoticeCallsTakeTurns(t *testing.T) {
 func TestNoticeCallsAreSmall(t *testing.T) {
 	t.Parallel()
 	c := newCalling(t, propagator.MaxNoticeCalls, `"`+strings.Repeat("x", 20_000)+`"`)
-	if err := c.evaluate(propagator.MaxNoticeCalls); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.evaluate(propagator.MaxNoticeCalls))
 	if len(c.called) != propagator.MaxNoticeCalls || c.brief != propagator.MaxNoticeCalls || c.large > 10_000 {
 		t.Errorf("it is called about %d objects, %d times without the object, by at most %d bytes", len(c.called), c.brief, c.large)
 	}
@@ -173,9 +168,7 @@ func TestNoticeCallsAreRemembered(t *testing.T) {
 	t.Parallel()
 	c := newCalling(t, 100, "")
 	for range 2 {
-		if err := c.evaluate(50); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.evaluate(50))
 		c.waits = 0
 	}
 	c.realm.Create("configmaps/last", nil)

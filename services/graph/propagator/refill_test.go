@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -78,14 +79,10 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 		Limits: propagator.Limits{Calls: 4, Bytes: 1 << 20, IdleCalls: 100, IdleBytes: 1 << 20},
 	})
 	realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
-	if err := p.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Publish(t.Context()))
 	for _, n := range names {
 		realm.Delete("pods/"+n, lifecycle.Background)
-		if err := p.Publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Publish(t.Context()))
 	}
 	if n := len(js.take()); n != 4 {
 		t.Errorf("%d calls were published at first, want 4", n)
@@ -98,9 +95,7 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := p.Publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Publish(t.Context()))
 	}
 	published := map[string]bool{}
 	for _, m := range js.take() {
@@ -135,9 +130,7 @@ func TestUnreadableParkedWorkDelaysNothingElse(t *testing.T) {
 	realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
 	publishes := func(calls int) {
 		t.Helper()
-		if err := p.Publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Publish(t.Context()))
 		if n := len(js.take()); n != calls {
 			t.Errorf("%d calls were published, want %d", n, calls)
 		}
@@ -198,16 +191,12 @@ func TestFailedRoundLeavesNoCount(t *testing.T) {
 	})
 	realm.Applied = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
 	for range 5 {
-		if err := p.Publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Publish(t.Context()))
 	}
 	realm.RemoveFinalizer("pods/n0", "example.com/x")
 	realm.RemoveFinalizer("pods/n2", "example.com/x")
 	for range 5 {
-		if err := p.Publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Publish(t.Context()))
 	}
 	if calls, _ := p.QuotaTotal(); !failed || calls != 0 {
 		t.Errorf("%d calls count, and no object is left (a round failed: %t)", calls, failed)

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
@@ -47,9 +48,7 @@ func watch(realm *statetest.Realm) *watchful {
 // publish returns the messages of one round, sorted.
 func (w *watchful) publish(t *testing.T) []string {
 	t.Helper()
-	if err := w.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Publish(t.Context()))
 	var texts []string
 	for _, m := range w.js.take() {
 		texts = append(texts, read(t, m).text)
@@ -199,18 +198,14 @@ func TestLargeCalls(t *testing.T) {
 				return lifecycle.Import(ctx, k, "", &coppicev1.Object{Metadata: c.meta, Spec: []byte(c.spec)})
 			})
 			realm.Delete("pods/a", lifecycle.Background)
-			if err := w.Publish(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.Publish(t.Context()))
 			messages := w.js.take()
 			if len(messages) != len(c.meta.Finalizers) {
 				t.Fatalf("%d messages, want %d; warned of %q", len(messages), len(c.meta.Finalizers), w.warned)
 			}
 			for _, m := range messages {
 				var call coppicev1.FinalizeCall
-				if err := manifest.UnmarshalMessage(m.Data, &call); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, manifest.UnmarshalMessage(m.Data, &call))
 				o := call.GetObject()
 				if call.GetTruncated() != c.truncated || o.GetMetadata().GetUid() != "a" || o.GetMetadata().GetNamespace() != "default" ||
 					o.GetMetadata().GetDeletionTimestamp() == nil || (len(o.GetSpec()) == 0) != c.truncated || len(m.Data) > 65<<10 {
@@ -242,9 +237,7 @@ func TestChunksOfLongUIDs(t *testing.T) {
 	}
 	realm.Must(list...)
 	realm.Delete("deployments/web", lifecycle.Background)
-	if err := p.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Publish(t.Context()))
 	messages := js.take()
 	for _, m := range messages {
 		if len(m.Data) > 300<<10 {
@@ -286,9 +279,7 @@ func TestManyCallsDelayNoOtherWork(t *testing.T) {
 	realm.Create("deployments/web", nil)
 	realm.Create("replicasets/other", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{realm.Reference("deployments/web", false)}})
 	realm.Delete("deployments/web", lifecycle.Background)
-	if err := w.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Publish(t.Context()))
 	published, bytes, before := map[string]int{}, 0, -1
 	for _, m := range w.js.take() {
 		switch m.Subject {
@@ -296,13 +287,9 @@ func TestManyCallsDelayNoOtherWork(t *testing.T) {
 			before = bytes
 		case bus.WorkSubject(bus.DefaultRealm, bus.QueueFinish):
 			var chunk coppicev1.FinishChunk
-			if err := proto.Unmarshal(m.Data, &chunk); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, proto.Unmarshal(m.Data, &chunk))
 			uids, err := uid.Unpack(nil, chunk.GetUids())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, u := range uids {
 				published[string(u)]++
 			}

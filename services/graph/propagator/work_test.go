@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
@@ -101,9 +102,7 @@ func evaluate(ctx *lifecycle.Context, n *lifecycle.Node) []lifecycle.Event {
 func call(t *testing.T, m *nats.Msg) string {
 	t.Helper()
 	var c coppicev1.FinalizeCall
-	if err := manifest.UnmarshalMessage(m.Data, &c); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, manifest.UnmarshalMessage(m.Data, &c))
 	group, plural, _ := strings.Cut(c.GetResource(), ".")
 	group, plural = plural, group
 	meta := c.GetObject().GetMetadata()
@@ -137,9 +136,7 @@ func groups(t *testing.T, all []*coppicev1.DependentsOf) string {
 func unpack(t *testing.T, packed []byte) []uid.UID {
 	t.Helper()
 	uids, err := uid.Unpack(nil, packed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return uids
 }
 

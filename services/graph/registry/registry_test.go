@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/registry"
 )
@@ -97,9 +98,7 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 	wg.Wait()
 	list, err := open(testkit.JetStream(t, server, bus.RoleGraph)).List(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(list.Realms) != realms {
 		t.Errorf("there are %d realms, want %d", len(list.Realms), realms)
 	}
@@ -129,17 +128,13 @@ func TestStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, err := g.List(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, err = g.Create(ctx, "shop", "ana", "", now)
 	refused("creation of a realm that exists", err, api.ErrAlreadyExists)
 	if again, err := g.List(ctx); err != nil || again.Version != before.Version {
 		t.Errorf("a refusal has changed the list: %v, %v", again, err)
 	}
-	if err := g.Deleted(ctx, "shop"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.Deleted(ctx, "shop"))
 	if list, err := g.List(ctx); err != nil || fmt.Sprint(list.Active()) != "[shop]" {
 		t.Errorf("a realm that is not being deleted became deleted: %v, %v", list, err)
 	}
@@ -168,9 +163,7 @@ func TestStates(t *testing.T) {
 		func() error { return g.Deleting(ctx, "shop", id) },
 		func() error { return g.Deleted(ctx, "shop") },
 	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, step())
 	}
 	if r, err := g.Ensure(ctx, "shop", now); err != nil || r.GetState() != coppicev1.RealmState_REALM_STATE_DELETED || r.GetWaiting() != "" {
 		t.Errorf("after the deletion: %v, %v", r, err)
@@ -194,9 +187,7 @@ func TestBucketRemoved(t *testing.T) {
 	if _, err := g.Create(ctx, "shop", "ana", "1", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteKeyValue(ctx, bus.RealmBucket); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, js.DeleteKeyValue(ctx, bus.RealmBucket))
 	testkit.WaitFor(t, ctx, "the list to be empty", func() bool {
 		list, err := g.List(ctx)
 		return err == nil && len(list.Realms) == 0
@@ -237,9 +228,7 @@ func TestUnreadableKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	bucket, err := js.KeyValue(ctx, bus.RealmBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := bucket.Put(ctx, "bad", []byte("\xff\xff")); err != nil {
 		t.Fatal(err)
 	}

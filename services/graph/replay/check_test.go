@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
@@ -18,13 +19,9 @@ func TestCheckLogWaits(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	js, err := jetstream.New(testkit.Conn(t, testkit.NATS(t), bus.RoleGraph))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log, err := eventlog.Open(ctx, js, bus.DefaultRealm, 1, eventlog.NewKeys(testkit.Secrets(), bus.DefaultRealm))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if log.MaxLag() != 0 {
 		t.Errorf("a stream on one server is waited for: %v", log.MaxLag())
 	}

@@ -13,14 +13,12 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
-
-// fataler is a *testing.T or a *rapid.T.
-type fataler interface{ Fatal(args ...any) }
 
 // commits is a log in memory, of a random realm.
 type commits struct {
@@ -52,7 +50,7 @@ func (c *commits) last() uint64 { return uint64(len(c.all)) }
 
 // append appends a commit with events that were applied to the realm; before is the realm
 // before them.
-func (c *commits) append(t fataler, before *lifecycletest.Realm, events []lifecycle.Event) {
+func (c *commits) append(t must.T, before *lifecycletest.Realm, events []lifecycle.Event) {
 	h := eventlog.Header{
 		RealmID: [16]byte{1}, ID: [16]byte{1, byte(c.last()), byte(c.last() >> 8)}, Epoch: 1, Time: c.realm.Clock,
 		FirstRevision: c.realm.Revision - uint64(len(events)) + 1,
@@ -74,24 +72,18 @@ func (c *commits) append(t fataler, before *lifecycletest.Realm, events []lifecy
 			nodes[e.UID] = e.Object.Node
 		}
 		body, err := state.Encode(e.Object.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		b.Add(e, nodes[e.UID], "things", body)
 	}
 	b.End(eventlog.CommandRef{ID: h.ID}, nil)
 	commit := b.Bytes()
-	if err := c.chain.Follow(c.last()+1, &h, eventlog.KeyID{}, eventlog.Checksum(commit)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.chain.Follow(c.last()+1, &h, eventlog.KeyID{}, eventlog.Checksum(commit)))
 	c.at = append(c.at, c.chain.Position)
 	if c.first.Sequence == 0 {
 		c.first = c.chain
 	}
 	message, err := realmKeys.Seal(commit, c.last()+1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.all = append(c.all, slices.Clone(message))
 }
 
@@ -151,10 +143,8 @@ func refer(o *coppicev1.Object, owner *lifecycle.Node) {
 	})
 }
 
-func (c *commits) commanded(t fataler, out *lifecycle.Outcome, err *lifecycle.Error) []lifecycle.Event {
-	if err != nil {
-		t.Fatal(err)
-	}
+func (c *commits) commanded(t must.T, out *lifecycle.Outcome, err *lifecycle.Error) []lifecycle.Event {
+	must.Succeed(t, err)
 	c.realm.Apply(out.Events)
 	return out.Events
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -53,14 +54,10 @@ func newCrashed(t *testing.T, log *commits) *crashed {
 	f := NewFolder(openCrashed(t, vfs.NewMem()), 1, realmKeys)
 	c.want = [][32]byte{{}}
 	for _, at := range log.at {
-		if err := f.FoldTo(t.Context(), log, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.FoldTo(t.Context(), log, at))
 		c.want = append(c.want, hashOf(t, f.state))
 	}
-	if err := f.state.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.state.Close())
 	for range 2 {
 		c.done.Go(func() {
 			for do := range c.jobs {
@@ -81,9 +78,7 @@ func (c *crashed) end() (points int, found map[string]int) {
 func openCrashed(t *testing.T, fs vfs.FS) *state.State {
 	t.Helper()
 	s, err := state.Open(crashDir, crashConfig(fs))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -92,9 +87,7 @@ func hashOf(t *testing.T, s *state.State) [32]byte {
 	snap := s.Snapshot()
 	defer snap.Close()
 	h, err := snap.ContentHash(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return h
 }
 
@@ -264,20 +257,14 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			t.Helper()
 			c.unfinished = true
 			f := NewFolder(openCrashed(t, fs), 1, realmKeys)
-			if err := errors.Join(f.FoldFromEmpty(t.Context(), log, last), f.state.Sync(), f.state.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(f.FoldFromEmpty(t.Context(), log, last), f.state.Sync(), f.state.Close()))
 		}, []string{"empty"}},
 		"load": {50, func(t *testing.T, _ *crashed, fs *crashFS) {
 			t.Helper()
 			f := NewFolder(openCrashed(t, vfs.NewMem()), 1, realmKeys)
-			if err := f.FoldTo(t.Context(), log, last); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, f.FoldTo(t.Context(), log, last))
 			file, _ := written(t, f.state)
-			if err := f.state.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, f.state.Close())
 			if _, err := snapshot.Build(t.Context(), bytes.NewReader(file), crashDir, snapshot.Stream{Created: 1}, crashConfig(fs)); err != nil {
 				t.Fatal(err)
 			}
@@ -308,36 +295,26 @@ func follow(t *testing.T, c *crashed, fs *crashFS) {
 	var bodies, compactions int
 	f := NewFolder(openCrashed(t, fs), 1, realmKeys)
 	for i, at := range c.log.at {
-		if err := f.FoldTo(t.Context(), c.log, at); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.state.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.FoldTo(t.Context(), c.log, at))
+		must.Succeed(t, f.state.Sync())
 		c.keep(f.Sequence())
 		if i%5 != 4 {
 			continue
 		}
 		m := f.state.Metrics()
 		compactions += int(m.Compact.Count)
-		if err := f.state.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.state.Close())
 		f = NewFolder(openCrashed(t, fs), 1, realmKeys)
 	}
 	names, err := fs.List(crashDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range names {
 		if strings.HasSuffix(path.Base(name), ".blob") {
 			bodies++
 		}
 	}
 	compactions += int(f.state.Metrics().Compact.Count)
-	if err := f.state.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.state.Close())
 	if bodies == 0 || compactions == 0 {
 		t.Errorf("the workload has %d files of bodies and %d compactions", bodies, compactions)
 	}

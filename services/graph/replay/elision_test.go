@@ -11,17 +11,16 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-func emptyState(t fataler, fs *vfs.MemFS) *state.State {
+func emptyState(t must.T, fs *vfs.MemFS) *state.State {
 	s, err := state.Open("state", state.Config{FS: fs, MemTableSize: 1 << 20, CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -39,21 +38,15 @@ func TestElision(t *testing.T) {
 
 		plain := NewFolder(emptyState(t, vfs.NewMem()), 1, realmKeys)
 		defer plain.state.Close()
-		if err := plain.FoldTo(ctx, c, until); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, plain.FoldTo(ctx, c, until))
 		fs := vfs.NewMem()
 		f := NewFolder(emptyState(t, fs), 1, realmKeys)
 		c.applied = rapid.SliceOfN(rapid.Bool(), len(c.all), len(c.all)).Draw(t, "applied")
 		f.most.candidates = rapid.SampledFrom([]int{1, 5, 20, memoryBounds.candidates}).Draw(t, "most candidates")
 		f.most.many = rapid.SampledFrom([]int{0, 9, memoryBounds.many}).Draw(t, "most owners")
 		f.most.references = rapid.SampledFrom([]int{0, 1, memoryBounds.references}).Draw(t, "most references")
-		if err := f.FoldFromEmpty(ctx, c, until); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(f.state.Sync(), f.state.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.FoldFromEmpty(ctx, c, until))
+		must.Succeed(t, errors.Join(f.state.Sync(), f.state.Close()))
 		again := emptyState(t, fs)
 		defer again.Close()
 		a, b := plain.state.Snapshot(), again.Snapshot()
@@ -67,9 +60,7 @@ func TestElision(t *testing.T) {
 		}
 
 		s, err := findElisions(ctx, c, realmKeys, eventlog.Chain{}, 1, until, memoryBounds)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i := range s.candidates.of {
 			f := &s.candidates.of[i]
 			by[f.liveness]++
@@ -92,12 +83,8 @@ func unfinished(t *rapid.T, c *commits, s *elision) {
 	fs := vfs.NewMem()
 	f := NewFolder(emptyState(t, fs), 1, realmKeys)
 	f.elision = s
-	if err := f.FoldTo(context.Background(), c, c.at[s.commit-1]-1); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.state.Sync(), f.state.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.FoldTo(context.Background(), c, c.at[s.commit-1]-1))
+	must.Succeed(t, errors.Join(f.state.Sync(), f.state.Close()))
 	again, err := state.Open("state", state.Config{FS: fs})
 	if err == nil {
 		err = again.Close()
@@ -142,9 +129,7 @@ func TestElisionOfOwners(t *testing.T) {
 		c.append(t, before, c.commanded(t, out, err))
 	}
 	s, err := findElisions(t.Context(), c, realmKeys, c.first, 2, c.last(), memoryBounds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	filter := s.filter()
 	for i, want := range []bool{false, true, false, false} {
 		if _, pass := filter(dependents[i].UID); pass != want {
@@ -186,9 +171,7 @@ func TestElisionOfProtected(t *testing.T) {
 		})
 	}
 	s, err := findElisions(t.Context(), c, realmKeys, c.first, 2, c.last(), memoryBounds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	filter := s.filter()
 	for i, want := range []bool{false, true} {
 		if _, pass := filter(uids[i]); pass != want {

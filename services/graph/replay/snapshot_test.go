@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -17,14 +18,12 @@ import (
 
 // written returns the snapshot of a state. It requires that the hash in the file is that of
 // the state.
-func written(t fataler, s *state.State) ([]byte, snapshot.Info) {
+func written(t must.T, s *state.State) ([]byte, snapshot.Info) {
 	snap := s.Snapshot()
 	defer snap.Close()
 	var b bytes.Buffer
 	info, err := snapshot.Write(context.Background(), &b, snap, snapshot.WriteOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	hash, err := snap.ContentHash(nil)
 	if err != nil || hash != info.Hash {
 		t.Fatal("the content hash is not that of the snapshot: ", err)
@@ -42,38 +41,33 @@ func TestSnapshots(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCommits(t)
 		ctx := context.Background()
-		must := func(err error) {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
 		until := rapid.Uint64Range(c.at[0], c.last()).Draw(t, "until")
 		middle := rapid.Uint64Range(c.at[0], until).Draw(t, "middle")
 
 		plain := NewFolder(emptyState(t, vfs.NewMem()), 1, realmKeys)
 		defer plain.state.Close()
-		must(plain.FoldTo(ctx, c, until))
+		must.Succeed(t, plain.FoldTo(ctx, c, until))
 		want, info := written(t, plain.state)
 
 		c.applied = rapid.SliceOfN(rapid.Bool(), len(c.all), len(c.all)).Draw(t, "applied")
 		f := NewFolder(emptyState(t, vfs.NewMem()), 1, realmKeys)
 		defer f.state.Close()
-		must(f.FoldFromEmpty(ctx, c, until))
+		must.Succeed(t, f.FoldFromEmpty(ctx, c, until))
 		if got, _ := written(t, f.state); !bytes.Equal(got, want) {
 			t.Fatal("elision shows in the snapshot")
 		}
 
 		fs := vfs.NewMem()
 		f = NewFolder(emptyState(t, fs), 1, realmKeys)
-		must(f.FoldTo(ctx, c, middle))
+		must.Succeed(t, f.FoldTo(ctx, c, middle))
 		early, at := written(t, f.state)
-		must(errors.Join(f.state.Sync(), f.state.Close()))
+		must.Succeed(t, errors.Join(f.state.Sync(), f.state.Close()))
 		f = NewFolder(emptyState(t, fs), 1, realmKeys)
 		defer f.state.Close()
 		if again, _ := written(t, f.state); !bytes.Equal(again, early) {
 			t.Fatal("the restart shows in the snapshot")
 		}
-		must(f.FoldTo(ctx, c, until))
+		must.Succeed(t, f.FoldTo(ctx, c, until))
 		if got, _ := written(t, f.state); !bytes.Equal(got, want) {
 			t.Fatal("the restart shows in the later snapshot")
 		}
@@ -81,13 +75,13 @@ func TestSnapshots(t *testing.T) {
 		fs = vfs.NewMem()
 		loaded, err := snapshot.Build(ctx, bytes.NewReader(early), "state", snapshot.Stream{RealmID: at.Checkpoint.GetRealmId(), Created: 1},
 			state.Config{FS: fs, MemTableSize: 1 << 20, CacheSize: 1 << 20})
-		must(err)
+		must.Succeed(t, err)
 		if loaded.Hash != at.Hash || loaded.Size != int64(len(early)) || loaded.Content != at.Content {
 			t.Fatalf("loaded %+v, wrote %+v", loaded, at)
 		}
 		f = NewFolder(emptyState(t, fs), 1, realmKeys)
 		defer f.state.Close()
-		must(f.FoldTo(ctx, c, until))
+		must.Succeed(t, f.FoldTo(ctx, c, until))
 		if got, i := written(t, f.state); !bytes.Equal(got, want) || i.Hash != info.Hash {
 			t.Fatal("the start from a snapshot shows in the later snapshot")
 		}
@@ -118,9 +112,7 @@ func TestContentIsIndependentOfTheStream(t *testing.T) {
 		folded := func(created int64, log Source, until uint64) snapshot.Info {
 			f := NewFolder(emptyState(t, vfs.NewMem()), created, realmKeys)
 			defer f.state.Close()
-			if err := f.FoldTo(ctx, log, until); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, f.FoldTo(ctx, log, until))
 			_, info := written(t, f.state)
 			return info
 		}
@@ -140,13 +132,9 @@ func TestContentIsIndependentOfTheStream(t *testing.T) {
 		for i, at := range c.at {
 			m := eventlog.Message{Position: at, Data: c.all[at-1]}
 			commit, err := m.Open(new([]byte))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			message, err := realmKeys.Seal(commit, uint64(i+1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			alone.all = append(alone.all, slices.Clone(message))
 		}
 		if other := folded(1, alone, alone.last()); other.Hash != whole.Hash {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
@@ -30,9 +31,7 @@ func graph(t *testing.T, r *statetest.Realm, o resolve.GraphOptions, uids ...str
 	snap := r.Snapshot()
 	defer snap.Close()
 	reply := resolve.Graph(snap, asked, o)
-	if err := snap.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, snap.Err())
 	return reply
 }
 

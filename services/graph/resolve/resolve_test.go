@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
@@ -48,12 +49,8 @@ func decisions(t *testing.T, r *statetest.Realm, closure int, uids ...string) st
 	err := resolution.Each(reply, func(u uid.UID, traits lifecycle.Traits, classes []lifecycle.Class) {
 		list = append(list, fmt.Sprintf("%s: %s", u, lifecycle.Decide(traits, classes)))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := snap.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, snap.Err())
 	return strings.Join(list, ", ")
 }
 
@@ -177,9 +174,7 @@ func TestPartOfWideObjects(t *testing.T) {
 	defer snap.Close()
 	objects := func(reply *coppicev1.ResolveReply) (n int) {
 		t.Helper()
-		if err := resolution.Each(reply, func(uid.UID, lifecycle.Traits, []lifecycle.Class) { n++ }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, resolution.Each(reply, func(uid.UID, lifecycle.Traits, []lifecycle.Class) { n++ }))
 		return n
 	}
 	reply, left := resolve.Part(snap, asked, 0, r.Clock, nil)
@@ -214,9 +209,7 @@ func TestClosureOfWideObjects(t *testing.T) {
 	defer snap.Close()
 	reply, _ := resolve.Part(snap, []uid.UID{uid.MustParse("root")}, 100, r.Clock, nil)
 	n := 0
-	if err := resolution.Each(reply, func(uid.UID, lifecycle.Traits, []lifecycle.Class) { n++ }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, resolution.Each(reply, func(uid.UID, lifecycle.Traits, []lifecycle.Class) { n++ }))
 	if n < 2 || n > 10 {
 		t.Errorf("resolved %d objects, of an owner and 20 dependents", n)
 	}

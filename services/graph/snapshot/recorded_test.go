@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -30,9 +31,7 @@ func TestRecordedSnapshots(t *testing.T) {
 		{"testdata/layout-9.snapshot", "536e9b539c872ec4ed49e7c2f6e6e7316803f0d9f21732fdd125ca2858aeb65d", "536e9b539c872ec4ed49e7c2f6e6e7316803f0d9f21732fdd125ca2858aeb65d", 9, 16, true}, // with a notice
 	} {
 		b, err := os.ReadFile(recorded.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		info, err := snapshot.Verify(t.Context(), bytes.NewReader(b))
 		if err != nil || fmt.Sprintf("%x", info.Hash) != recorded.hash {
 			t.Errorf("%s: hash %x, %v", recorded.file, info.Hash, err)
@@ -43,9 +42,7 @@ func TestRecordedSnapshots(t *testing.T) {
 			t.Fatalf("%s: %v", recorded.file, err)
 		}
 		s, err := state.Open(dir, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer s.Close()
 		if _, got := write(t, s); fmt.Sprintf("%x", got.Hash) != recorded.loaded || (got.Hash == info.Hash) != (recorded.layout == state.Schema) {
 			t.Errorf("%s: the loaded state has the hash %x", recorded.file, got.Hash)

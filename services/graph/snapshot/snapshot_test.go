@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -43,9 +44,7 @@ func write(tb testing.TB, s *state.State) ([]byte, snapshot.Info) {
 	defer snap.Close()
 	var b bytes.Buffer
 	info, err := snapshot.Write(tb.Context(), &b, snap, snapshot.WriteOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return b.Bytes(), info
 }
 
@@ -140,13 +139,9 @@ func TestBuildOfAGoodSnapshotOnly(t *testing.T) {
 	}
 	good, info := write(t, realm(t, 300).State)
 	dir, err := build(bytes.NewReader(good), snapshot.Stream{RealmID: make([]byte, 16)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, err := state.Open(dir, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	if _, built := write(t, s); built.Hash != info.Hash {
 		t.Error("the state is another one")

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -34,9 +35,7 @@ const spread = 3
 func newTwoStates(t *rapid.T) *twoStates {
 	open := func() *State {
 		s, err := Open("state", Config{FS: vfs.NewMem(), MemTableSize: 64 << 10, CacheSize: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return s
 	}
 	return &twoStates{
@@ -155,9 +154,7 @@ func (r *twoStates) commit() {
 	tx.Prefetch(existing)
 	apply(tx)
 	if rapid.Bool().Draw(r.t, "encode") {
-		if err := tx.Encode(); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, tx.Encode())
 	}
 	r.ahead = append(r.ahead, tx)
 	r.revision += uint64(len(events))

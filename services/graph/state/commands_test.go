@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // commandAt is a command with an id of a time.
@@ -79,9 +80,7 @@ func TestCommandMemoryAfterOpen(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
 	s, err := Open("state", Config{FS: fs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	start := lifecycle.TimeOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	k := commandAt(start.Add(-time.Second), 1)
 	k.Unfinished = true
@@ -90,12 +89,8 @@ func TestCommandMemoryAfterOpen(t *testing.T) {
 	if _, err := tx.Apply(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Sync())
+	must.Succeed(t, s.Close())
 	s = smallState(t, fs)
 	if r, ok, err := s.Command(k.CommandKey); err != nil || !ok || r != (Recorded{Sequence: 1, Unfinished: true}) {
 		t.Errorf("the command is known as %+v, %t, %v", r, ok, err)

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -48,18 +49,12 @@ func testCursor(t *testing.T, key func(int) []byte) {
 	t.Helper()
 	const n = 60
 	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebble.FormatNewest, Logger: newFailures()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	for i := range n {
-		if err := db.Set(key(i), nil, pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, db.Set(key(i), nil, pebble.NoSync))
 	}
-	if err := db.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, db.Flush())
 	rapid.Check(t, func(t *rapid.T) {
 		rows := map[int]bool{}
 		for i := range n {
@@ -68,9 +63,7 @@ func testCursor(t *testing.T, key func(int) []byte) {
 		b := db.NewIndexedBatch()
 		defer func() { _ = b.Close() }()
 		for _, i := range rapid.SliceOf(rapid.IntRange(0, n-1)).Draw(t, "deleted") {
-			if err := b.Delete(key(i), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, b.Delete(key(i), nil))
 			delete(rows, i)
 		}
 		first := func(from, limit int) int {
@@ -83,9 +76,7 @@ func testCursor(t *testing.T, key func(int) []byte) {
 		}
 		r := reader{db: b, idle: map[byte]*cursor{}}
 		c, err := r.cursor(tableNode, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer func() { _ = c.Close() }()
 		at, limit := -1, 0 // the row that it is on
 		t.Repeat(map[string]func(*rapid.T){
@@ -133,23 +124,17 @@ func testCursor(t *testing.T, key func(int) []byte) {
 func cursorOver(t *testing.T, places []uint64, deleted func(i int) bool) *cursor {
 	t.Helper()
 	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebble.FormatNewest, Logger: newFailures()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	for i, p := range places {
 		if err = db.Set(drawn(p), nil, pebble.NoSync); err == nil && deleted(i) {
 			err = db.Delete(drawn(p), pebble.NoSync)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	r := reader{db: db, idle: map[byte]*cursor{}}
 	c, err := r.cursor(tableNode, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -215,9 +200,7 @@ func TestCursorFails(t *testing.T) {
 		FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: newFailures(), Cache: cache,
 		Levels: [7]pebble.LevelOptions{{BlockSize: 64}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	var uids []uid.UID
 	for i := range uint64(10) {
@@ -226,9 +209,7 @@ func TestCursorFails(t *testing.T) {
 		err = errors.Join(err, db.Set(key, appendNodeValue(nil, &lifecycle.Node{UID: uids[i]}, kin{}), nil))
 		err = errors.Join(err, db.Set(keyOfUID(tableWork, uids[i]), nil, nil))
 	}
-	if err = errors.Join(err, db.Flush()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, db.Flush()))
 	for name, read := range map[string]func(r *reader, visit func(uid.UID, bool)){
 		"nodes": func(r *reader, visit func(uid.UID, bool)) {
 			r.prefetch(uids, func(u uid.UID, c cached) { visit(u, c.node != nil) })

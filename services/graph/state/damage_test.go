@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -32,25 +33,19 @@ func TestUnreadableBody(t *testing.T) {
 			t.Parallel()
 			dir, u := t.TempDir(), uid.New()
 			s, err := Open(dir, Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			body := make([]byte, 4000)
 			random := rand.New(rand.NewPCG(1, 2))
 			for i := range body {
 				body[i] = byte(random.Uint32())
 			}
-			if err := errors.Join(s.db.Set(appendUIDKey(nil, tableBody, u), body, pebble.NoSync), s.Sync(), s.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(s.db.Set(appendUIDKey(nil, tableBody, u), body, pebble.NoSync), s.Sync(), s.Close()))
 			injure := func() {
 				files, err := filepath.Glob(filepath.Join(dir, "*.blob"))
 				if err != nil || len(files) != 1 {
 					t.Fatalf("files of bodies: %v, %v", files, err)
 				}
-				if err := c.change(files[0]); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.change(files[0]))
 			}
 			if !c.late {
 				injure()

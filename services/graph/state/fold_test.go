@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
@@ -26,15 +27,13 @@ type folded struct {
 	pending map[uid.UID]state.WorkRow
 }
 
-func openMem(t interface{ Fatal(...any) }) *state.State {
+func openMem(t must.T) *state.State {
 	s, err := state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
-func newFolded(t interface{ Fatal(...any) }) *folded {
+func newFolded(t must.T) *folded {
 	return &folded{s: openMem(t), pending: map[uid.UID]state.WorkRow{}}
 }
 
@@ -47,9 +46,7 @@ func (f *folded) add(t *rapid.T, events []lifecycle.Event, revision uint64) {
 	}
 	for i := range events {
 		body, err := state.Encode(events[i].Object.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := f.tx.Add(&events[i], revision+uint64(i), body); err != nil {
 			t.Fatal(err)
 		}
@@ -67,9 +64,7 @@ func (f *folded) apply(t *rapid.T) {
 // applied applies a Tx, and takes note of pending work.
 func (f *folded) applied(t *rapid.T, tx *state.Tx) {
 	changes, err := tx.Apply()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, c := range changes {
 		if _, had := f.pending[c.UID]; had != c.Had {
 			t.Fatalf("pending %s: reported that it was there before: %t, want %t", c.UID, c.Had, had)
@@ -155,9 +150,7 @@ func TestFold(t *testing.T) {
 			}
 			one.apply(t)
 			if rapid.Bool().Draw(t, "encode") {
-				if err := ahead.tx.Encode(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, ahead.tx.Encode())
 			}
 			under = append(under, ahead.tx)
 			apply(2)
@@ -194,9 +187,7 @@ func TestFold(t *testing.T) {
 			if d, err := state.Diff(a, b); d != nil || err != nil {
 				t.Fatalf("two ways to fold, two states: %v, %v", d, err)
 			}
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, b.Close())
 		}
 		if got := one.s.Checkpoint().GetRevision(); got != realm.Revision {
 			t.Fatalf("revision %d, want %d", got, realm.Revision)
@@ -251,12 +242,8 @@ func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
 	s.PrefetchCounts(realm.UIDs())
 	s.PrefetchOwners(realm.UIDs())
 	view(t, "snapshot that has read many at once", s, realm)
-	if err := s.Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := fresh.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Err())
+	must.Succeed(t, fresh.Err())
 	agreePending(t, f, s, realm)
 	agreeEdges(t, s, realm)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -75,9 +76,7 @@ func TestBeginRemembers(t *testing.T) {
 	k.commit(nil, k.creation("a"))
 	// A later lookup does not find it.
 	for _, key := range [][]byte{keyOfUID(tableNode, a), nameKey(nil, k.kind.Resource(), "", "a")} {
-		if err := k.s.db.Delete(key, pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, k.s.db.Delete(key, pebble.NoSync))
 	}
 	there := func(tx *Tx) bool { return tx.Lookup(k.kind, "", "a") == a && tx.Node(a) != nil }
 	for i := range 3 {

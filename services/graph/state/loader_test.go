@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
@@ -25,25 +26,17 @@ func TestLoader(t *testing.T) {
 	config := state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20}
 	for _, finish := range []bool{false, true} {
 		l, err := state.NewLoader("state", config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		l.SetTable(1000)
-		if err := errors.Join(snap.EachRow(l.Add), snap.EachPosition(l.Add)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(snap.EachRow(l.Add), snap.EachPosition(l.Add)))
 		if finish {
 			err = l.Finish(t.Context(), snap.Checkpoint())
 		} else {
 			err = l.Abort()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s, err := state.Open("state", config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		loaded := s.Snapshot()
 		d, err := state.Diff(snap, loaded)
 		if err != nil || finish != (d == nil) {
@@ -52,9 +45,7 @@ func TestLoader(t *testing.T) {
 		if !finish && loaded.Checkpoint().GetSequence() != 0 {
 			t.Error("an aborted load left a checkpoint")
 		}
-		if err := errors.Join(loaded.Close(), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(loaded.Close(), s.Close()))
 	}
 	if _, err := state.NewLoader("state", config); err == nil {
 		t.Error("a state was loaded over another one")
@@ -66,9 +57,7 @@ func TestLoaderRefusesDisorder(t *testing.T) {
 	t.Parallel()
 	for _, keys := range [][]string{{"ob", "oa"}, {"oa", "oa"}, {"oa", "na", "ob"}, {"ms"}, {""}} {
 		l, err := state.NewLoader("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, k := range keys {
 			if err = l.Add([]byte(k), nil); err != nil {
 				break

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -72,9 +73,7 @@ func TestNameReader(t *testing.T) {
 			closed := snap.NameReader(kind, "", NameCursor{})
 			closed.Ahead()
 			closed.Close()
-			if err := errors.Join(snap.Err(), snap.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(snap.Err(), snap.Close()))
 		}
 	}
 }
@@ -92,9 +91,7 @@ func TestNameReaderFails(t *testing.T) {
 	s := smallState(t, fs)
 	kind := lifecycle.NewKinds().Of(lifecycle.Group, "Kind")
 	create(t, s, kind, 5*nameChunk)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Sync())
 	for _, ahead := range []bool{false, true} {
 		snap := s.Snapshot()
 		broken.Store(true)
@@ -103,9 +100,7 @@ func TestNameReaderFails(t *testing.T) {
 		if err := snap.Err(); !errors.Is(err, errorfs.ErrInjected) {
 			t.Errorf("ahead: %t: has read %d names and %v, want %v", ahead, len(found), err, errorfs.ErrInjected)
 		}
-		if err := snap.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, snap.Close())
 	}
 }
 

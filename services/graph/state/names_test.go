@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -42,9 +43,7 @@ func TestWritten(t *testing.T) {
 func smallState(t *testing.T, fs vfs.FS) *State {
 	t.Helper()
 	s, err := Open("state", Config{FS: fs, MemTableSize: 64 << 10, CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -89,9 +88,7 @@ func TestNamesAreFoundEverywhere(t *testing.T) {
 			n := &lifecycle.Node{UID: u, APIVersion: kind.APIVersion(), Kind: kind.Kind, Name: name, Generation: 1, ImportTime: 1}
 			body := &coppicev1.Body{Extra: make([]byte, 2000)}
 			enc, err := Encode(body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			apply(t, tx, &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: u, Object: lifecycle.Object{Node: n}}, revision, enc)
 			has[name], node[u] = u, n
 		}

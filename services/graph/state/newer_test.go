@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A state of a newer layout, or of a newer format of Pebble, is refused with what to do, and not changed.
@@ -21,32 +23,24 @@ func TestNewerState(t *testing.T) {
 	}{
 		"layout": {func(t *testing.T, _ string, s *State) {
 			t.Helper()
-			if err := errors.Join(s.db.Set(keySchema, []byte(strconv.Itoa(schema+1)), pebble.NoSync), s.Sync(), s.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(s.db.Set(keySchema, []byte(strconv.Itoa(schema+1)), pebble.NoSync), s.Sync(), s.Close()))
 		}, schema + 1},
 		"Pebble": {func(t *testing.T, dir string, s *State) {
 			t.Helper()
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Close())
 			markers, err := filepath.Glob(filepath.Join(dir, "marker.format-version.*"))
 			if err != nil || len(markers) != 1 {
 				t.Fatalf("markers of the format: %v, %v", markers, err)
 			}
 			newer := markers[0][:strings.LastIndexByte(markers[0], '.')] + ".999"
-			if err := os.Rename(markers[0], newer); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Rename(markers[0], newer))
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			s, err := Open(dir, Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			c.change(t, dir, s)
 			for range 2 { // the first refusal changes nothing
 				_, err = Open(dir, Config{})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
@@ -28,9 +29,7 @@ func TestRealm(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
 	before, err := content(r.State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tx := r.State.Begin()
 	tx.Savepoint()
 	tx.ChangeRealm(lifecycle.RealmChange{Paused: true, Since: 1}, 2)
@@ -53,9 +52,7 @@ func TestRealm(t *testing.T) {
 				t.Errorf("a Tx sees %+v, want %+v", tx.Realm(), want)
 			}
 			tx.Drop()
-			if err := snap.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, snap.Close())
 			r.Reopen()
 		}
 	}
@@ -66,9 +63,7 @@ func TestRealm(t *testing.T) {
 	changeRealm(t, r.State, lifecycle.RealmChange{}, now)
 	check(lifecycle.Realm{Origin: origin})
 	after, err := content(r.State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n := len(after) - len(before); n != 1 {
 		t.Errorf("there are %d more rows than before, want that of the origin", n)
 	}

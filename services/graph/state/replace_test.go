@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -17,17 +18,13 @@ func TestReplace(t *testing.T) {
 	put := func(dir string, sequence uint64) {
 		t.Helper()
 		s, err := state.Open(dir, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		tx := s.Begin()
 		tx.EndCommit(state.Commit{Sequence: sequence, Position: sequence, Epoch: 1, Time: 1})
 		if _, err := tx.Apply(); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(s.Sync(), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(s.Sync(), s.Close()))
 	}
 	const first, second = 1, 2
 	for what, c := range map[string]struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
@@ -21,9 +22,7 @@ func TestOptionsSurvive(t *testing.T) {
 					t.Errorf("%s, %s: settings %+v, want %+v", reader, when, got, want)
 				}
 			}
-			if err := snap.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, snap.Close())
 			r.Reopen()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -16,21 +17,15 @@ func TestDamage(t *testing.T) {
 		t.Fatalf("without a file: %+v, %v", m, err)
 	}
 	want := Mark{Sequence: 12, Position: 13, Revision: 140, Checksum: 1 << 63}
-	if err := Write(file, want); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Write(file, want))
 	if m, err := Read(file); err != nil || m != want {
 		t.Fatalf("read %+v, %v", m, err)
 	}
 	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	refused := func(what string, b []byte) {
 		t.Helper()
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, b, 0o600))
 		if m, err := Read(file); !errors.Is(err, ErrDamaged) || m != (Mark{}) {
 			t.Errorf("%s: %+v, %v", what, m, err)
 		}
@@ -48,14 +43,10 @@ func TestKeeper(t *testing.T) {
 	t.Parallel()
 	file := File(t.TempDir(), "default")
 	k, err := Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	keep := func(sequence, want uint64) {
 		t.Helper()
-		if err := k.Keep(&coppicev1.Checkpoint{Sequence: sequence, Revision: 10 * sequence}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, k.Keep(&coppicev1.Checkpoint{Sequence: sequence, Revision: 10 * sequence}))
 		if m, err := Read(file); err != nil || m.Sequence != want {
 			t.Errorf("after commit %d the mark is at %d, want %d (%v)", sequence, m.Sequence, want, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/warn"
 )
@@ -30,9 +31,7 @@ func TestSay(t *testing.T) {
 	if _, err := listener.ChanSubscribe(bus.WarningFilter(bus.DefaultRealm, ""), said); err != nil {
 		t.Fatal(err)
 	}
-	if err := listener.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, listener.Flush())
 	now := lifecycletest.Start.Time()
 	w := warn.New(nc, bus.DefaultRealm, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	realm := lifecycletest.New()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
@@ -131,9 +132,7 @@ func TestProcessBoundsWatches(t *testing.T) {
 		l()
 	}
 	l, err := realms[3].hub.Admit("reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	leave[3] = append(leave[3], l)
 	for _, realm := range leave[1:] {
 		for _, l := range realm {

@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -21,9 +22,7 @@ func TestSelection(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	web, err := selector.Parse("app=web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.Create("pods/there", labelled("web"))
 	b.Create("pods/foreign@shop", labelled("web"))
 	b.Create("pods/unlike", labelled("db"))
@@ -52,9 +51,7 @@ func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	web, err := selector.Parse("app=web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w := b.watch(func(t *watch.Target) { t.Labels = web })
 	w.expect(" to 100")
 	n := &lifecycle.Node{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "bad", Revision: 90}

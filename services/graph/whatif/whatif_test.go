@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/memrealm"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -99,9 +100,7 @@ func (l *logged) commit(actor string, do func()) {
 	if err == nil {
 		err = l.w.Add(h.Sequence, message)
 	}
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.Succeed(l.t, err)
 	l.last, l.sum = h, eventlog.Checksum(content)
 }
 
@@ -125,13 +124,9 @@ func (l *logged) run(settings string) *replay {
 		}
 	}
 	s, err := ReadSettings("settings.yaml", []byte(settings))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.Succeed(l.t, err)
 	r, err := run(context.Background(), bytes.NewReader(l.out.Bytes()), s, MaxEvents, MaxBytes, func(uint64) {})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.Succeed(l.t, err)
 	return r
 }
 
@@ -171,13 +166,9 @@ func live(t failer, settings string) *memrealm.Realm {
 	r := memrealm.NewAt(memrealm.Start)
 	r.UUIDs = true
 	s, err := ReadSettings("settings.yaml", []byte(settings))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	apply := func(out *lifecycle.Outcome, err *lifecycle.Error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Apply(out.Events)
 	}
 	kind := func(name string) lifecycle.Key { return lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, name)} }
@@ -188,9 +179,7 @@ func live(t failer, settings string) *memrealm.Realm {
 		at := kind("Kind")
 		at.Name = name
 		n, err := lifecycle.Find(r, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		o := clone(lifecycle.Object{Node: n, Body: r.Body(n)}.API())
 		o.Spec, o.Metadata.ResourceVersion = spec, 0
 		apply(lifecycle.Update(r.Context(), at, o))
@@ -308,9 +297,7 @@ func TestRefused(t *testing.T) {
 	l := newLogged(t)
 	l.run(defaults)
 	s, err := ReadSettings("settings.yaml", []byte(defaults))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, err = run(t.Context(), bytes.NewReader(l.out.Bytes()), s, 3, MaxBytes, func(uint64) {})
 	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "--to") {
 		t.Errorf("a log of more than three events: %v", err)

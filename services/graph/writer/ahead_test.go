@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/command"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -297,9 +298,7 @@ func TestWaitsForWhoWasAnswered(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
 	b.appends = 1000 * time.Hour
-	if err := b.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.end())
 	applied := make(chan struct{}, 16)
 	b.run(func(c *writer.Config) { c.Applied = func(writer.Applied) { applied <- struct{}{} } })
 	for _, name := range []string{"x", "y", "z"} {

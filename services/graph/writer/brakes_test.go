@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -63,9 +64,7 @@ func TestReleaseInACommit(t *testing.T) {
 			t.Fatal(got.err)
 		}
 	}
-	if err := b.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.end())
 	folded, _ := b.fold()
 	snap := b.state.Snapshot()
 	defer snap.Close()
@@ -80,9 +79,7 @@ func TestReleaseInACommit(t *testing.T) {
 func (b *bench) fold() (folded *state.Tx, releases int) {
 	b.t.Helper()
 	s, err := state.Open("fold", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	b.t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			b.t.Error(err)
@@ -90,12 +87,10 @@ func (b *bench) fold() (folded *state.Tx, releases int) {
 	})
 	folded = s.Begin()
 	for _, c := range b.log.check(b.t) {
-		if err := c.Each(func(e *eventlog.Entry) error {
+		must.Succeed(b.t, c.Each(func(e *eventlog.Entry) error {
 			_, err := folded.Add(e.Event, e.Revision, e.Body)
 			return err
-		}); err != nil {
-			b.t.Fatal(err)
-		}
+		}))
 		if folded.LetThrough(c.Released); len(c.Released) > 0 {
 			releases++
 		}
@@ -133,9 +128,7 @@ func TestReleaseLargerThanACommit(t *testing.T) {
 	if reply, _ := got.reply.(*coppicev1.ReleaseBrakeReply); got.err != nil || reply.GetReleased() != uint64(len(uids)) {
 		t.Fatalf("the release replied %v, %v", got.reply, got.err)
 	}
-	if err := b.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.end())
 	folded, releases := b.fold()
 	if releases < 2 {
 		t.Errorf("%d commits have what is let through, want several", releases)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -129,21 +130,15 @@ func (l *log) check(t *testing.T) []*eventlog.Decoded {
 	var list []*eventlog.Decoded
 	for i, m := range l.commits {
 		c, err := eventlog.Decode(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if c.Sequence != uint64(i+1) {
 			t.Fatalf("the commit at sequence %d says that it is at %d", i+1, c.Sequence)
 		}
-		if err := chain.Next(uint64(i+1), m, c); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Each(func(*eventlog.Entry) error {
+		must.Succeed(t, chain.Next(uint64(i+1), m, c))
+		must.Succeed(t, c.Each(func(*eventlog.Entry) error {
 			chain.Revision++
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		list = append(list, c)
 	}
 	return list
@@ -356,9 +351,7 @@ func (b *bench) there() map[string]bool {
 		names[name] = true
 		return true
 	})
-	if err := snap.Err(); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, snap.Err())
 	return names
 }
 
@@ -374,21 +367,15 @@ func (b *bench) restart() {
 
 func (b *bench) restartWith(change func(*writer.Config)) {
 	b.t.Helper()
-	if err := b.end(); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, b.end())
 	b.restartFailed(change)
 }
 
 // restartFailed is restartWith after the writer has ended by itself.
 func (b *bench) restartFailed(change func(*writer.Config)) {
 	b.t.Helper()
-	if err := b.state.Sync(); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := b.close(); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, b.state.Sync())
+	must.Succeed(b.t, b.close())
 	b.open()
 	b.run(change)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -31,9 +32,7 @@ func continued(t *testing.T) (b *bench, before eventlog.Chain) {
 func (b *bench) continueOn(change func(*writer.Config)) (before eventlog.Chain) {
 	t := b.t
 	t.Helper()
-	if err := b.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.end())
 	before = eventlog.ChainOf(b.state.Checkpoint())
 	b.log = newLog()
 	b.log.begins = before.Sequence + 1
@@ -55,9 +54,7 @@ func TestOrigin(t *testing.T) {
 		t.Fatalf("the log has %d commits", n)
 	}
 	c, err := eventlog.Decode(b.log.commits[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	origin := lifecycle.Origin{RealmID: before.RealmID, Sequence: before.Sequence}
 	if c.RealmID == before.RealmID || c.RealmID == ([16]byte{}) || c.NewKey.Fingerprint[0] != 7 {
 		t.Errorf("the realm has id %x, and had %x; its key is %v", c.RealmID, before.RealmID, c.NewKey)

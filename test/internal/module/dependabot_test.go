@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
@@ -18,22 +19,16 @@ import (
 func TestDependabot(t *testing.T) {
 	t.Parallel()
 	root, err := module.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	data, err := os.ReadFile(filepath.Join(root, ".github", "dependabot.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var config struct {
 		Updates []struct {
 			Ecosystem   string   `yaml:"package-ecosystem"`
 			Directories []string `yaml:"directories"`
 		} `yaml:"updates"`
 	}
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(data, &config))
 	var listed []string
 	for _, u := range config.Updates {
 		if u.Ecosystem == "gomod" {
@@ -54,9 +49,7 @@ func TestDependabot(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	slices.Sort(listed)
 	slices.Sort(modules)
 	if !slices.Equal(listed, modules) {
