@@ -26,8 +26,8 @@ type world struct {
 	ledger *ledger
 	log    *auditor
 	rand   *rand.Rand
-	stages []*stage
-	first  int // the number of the first stage
+	forests []*forest
+	first  int // the number of the first forest
 	// look lets the auditor read the log while no process runs.
 	look func(context.Context)
 	// deleting counts the deletions that are retried after a process was killed.
@@ -79,7 +79,7 @@ func (w *world) run(kills int) {
 // cascade was complete before the kill, it kills again at the beginning of a cascade.
 func (w *world) kill(t *testing.T, o order) {
 	t.Helper()
-	if w.killOnce(t, o, o.Step == propagator.FailScan || w.log.pending(w.namespace()) < stageObjects/3) > 0 {
+	if w.killOnce(t, o, o.Step == propagator.FailScan || w.log.pending(w.namespace()) < forestObjects/3) > 0 {
 		return
 	}
 	o.Pass = 1
@@ -104,27 +104,27 @@ func (w *world) killOnce(t *testing.T, o order, fresh bool) (pending int) {
 	w.look(ctx)
 	w.log.check(t, w.ledger.take())
 	pending = w.log.pending(w.namespace())
-	t.Logf("%d of %d objects still had pending work, after %.1f s", pending, stageObjects, time.Since(begun).Seconds())
+	t.Logf("%d of %d objects still had pending work, after %.1f s", pending, forestObjects, time.Since(begun).Seconds())
 	return pending
 }
 
-// namespace returns the namespace of the last stage.
+// namespace returns the namespace of the last forest.
 func (w *world) namespace() string {
-	if len(w.stages) == 0 {
+	if len(w.forests) == 0 {
 		return ""
 	}
-	return w.stages[len(w.stages)-1].ns
+	return w.forests[len(w.forests)-1].ns
 }
 
-// cascade begins a cascade of a new stage, and arms the process. If the step is at the
+// cascade begins a cascade of a new forest, and arms the process. If the step is at the
 // beginning of a cascade, it arms the process first.
 func (w *world) cascade(t *testing.T, p *process, o order) {
 	t.Helper()
 	ctx := testkit.Context(t)
-	s := newStage(w.first + len(w.stages))
-	w.stages = append(w.stages, s)
+	s := newForest(w.first + len(w.forests))
+	w.forests = append(w.forests, s)
 	must.Succeed(t, s.create(ctx, w.ledger))
-	if len(w.stages) > 1 {
+	if len(w.forests) > 1 {
 		w.verify(t)
 	}
 	trees := s.trees
@@ -178,7 +178,7 @@ func (w *world) settle() {
 		status, err := c.Status(ctx)
 		return err == nil && status.GetIdle()
 	})
-	for _, s := range w.stages {
+	for _, s := range w.forests {
 		if err := s.check(ctx, c); err != nil {
 			t.Error(err)
 		}

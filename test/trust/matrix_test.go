@@ -67,7 +67,7 @@ func (r *realm) matrix(roles ...bus.Role) {
 		}
 		unchanged := func(by, but string) {
 			r.TB.Helper()
-			if fmt.Sprint(r.world(js)) == fmt.Sprint(before) {
+			if fmt.Sprint(r.unchanged(js)) == fmt.Sprint(before) {
 				return
 			}
 			after := r.settled(js)
@@ -161,7 +161,7 @@ func TestMatrixNotices(t *testing.T) {
 			reply = "$JS.API.STREAM.LEADER.STEPDOWN." + bus.LogStream(bus.DefaultRealm)
 		}
 		r.publish(nc, a.subject, reply, nil, a.data)
-		r.WaitFor(a.subject+" to have an effect", func() bool { return fmt.Sprint(r.world(js)) != fmt.Sprint(before) })
+		r.WaitFor(a.subject+" to have an effect", func() bool { return fmt.Sprint(r.unchanged(js)) != fmt.Sprint(before) })
 		r.undelivered(js, bus.LogStream(bus.DefaultRealm))
 		stream, err := js.Stream(r.Ctx, bus.ParkedStream(bus.DefaultRealm))
 		must.Succeed(t, err)
@@ -259,8 +259,8 @@ func (r *realm) notified(js jetstream.JetStream) {
 	})
 }
 
-// world is the state that no attempt may change.
-type world struct {
+// unchanged is the state that no attempt may change.
+type unchanged struct {
 	streams map[string]string
 	objects int
 	lease   string
@@ -311,7 +311,7 @@ func (r *realm) maintain(nc *nats.Conn) {
 	must.Succeed(r.TB, err)
 }
 
-func (r *realm) world(js jetstream.JetStream) (w world) {
+func (r *realm) unchanged(js jetstream.JetStream) (w unchanged) {
 	r.TB.Helper()
 	limit := 10 * time.Second
 	r.WaitFor("the state of the realm", func() bool {
@@ -328,20 +328,20 @@ func (r *realm) world(js jetstream.JetStream) (w world) {
 
 // settled returns the state that two readings agree on: NATS leaves out of a list what does not
 // reply in time.
-func (r *realm) settled(js jetstream.JetStream) (w world) {
+func (r *realm) settled(js jetstream.JetStream) (w unchanged) {
 	r.TB.Helper()
 	r.WaitFor("two equal readings of the state of the realm", func() bool {
 		before := w
-		w = r.world(js)
+		w = r.unchanged(js)
 		return fmt.Sprint(w) == fmt.Sprint(before)
 	})
 	return w
 }
 
-// look is one attempt of world.
-func (r *realm) look(ctx context.Context, js jetstream.JetStream) (world, error) {
+// look is one attempt of unchanged.
+func (r *realm) look(ctx context.Context, js jetstream.JetStream) (unchanged, error) {
 	r.TB.Helper()
-	w := world{streams: map[string]string{}, objects: len(r.objects(secrets, markers)), lease: r.lease(js), maintained: r.maintained.list()}
+	w := unchanged{streams: map[string]string{}, objects: len(r.objects(secrets, markers)), lease: r.lease(js), maintained: r.maintained.list()}
 	list := js.ListStreams(ctx)
 	for info := range list.Info() {
 		consumers, err := consumersOf(ctx, js, info.Config.Name)

@@ -76,7 +76,7 @@ func TestReleaseInACommit(t *testing.T) {
 }
 
 // fold folds the log, and returns the result and the number of commits that let something through.
-func (b *bench) fold() (folded *state.Tx, releases int) {
+func (b *memWriter) fold() (folded *state.Tx, releases int) {
 	b.t.Helper()
 	s, err := state.Open("fold", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
 	must.Succeed(b.t, err)

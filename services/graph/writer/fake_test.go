@@ -169,8 +169,8 @@ func (l *lease) lose() {
 	close(l.lost)
 }
 
-// bench is a writer on a log and a state in memory.
-type bench struct {
+// memWriter is a writer on a log and a state in memory.
+type memWriter struct {
 	t     *testing.T
 	ctx   context.Context
 	log   *log
@@ -188,9 +188,9 @@ type bench struct {
 	broken  atomic.Bool // no table can be written to the file system
 }
 
-func start(t *testing.T, change func(*writer.Config)) *bench {
+func start(t *testing.T, change func(*writer.Config)) *memWriter {
 	t.Helper()
-	b := &bench{t: t, ctx: testkit.Context(t), log: newLog(), began: lifecycle.TimeOf(time.Now())}
+	b := &memWriter{t: t, ctx: testkit.Context(t), log: newLog(), began: lifecycle.TimeOf(time.Now())}
 	b.fs = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if b.broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
 			return errorfs.ErrInjected
@@ -202,7 +202,7 @@ func start(t *testing.T, change func(*writer.Config)) *bench {
 	return b
 }
 
-func (b *bench) open() {
+func (b *memWriter) open() {
 	b.t.Helper()
 	var err error
 	if b.state, err = state.Open("state", state.Config{FS: b.fs, MemTableSize: 1 << 20, CacheSize: 1 << 20}); err != nil {
@@ -213,7 +213,7 @@ func (b *bench) open() {
 }
 
 // run runs a writer, and waits until it is the writer, or has failed.
-func (b *bench) run(change func(*writer.Config)) {
+func (b *memWriter) run(change func(*writer.Config)) {
 	b.t.Helper()
 	b.lease = newLease()
 	ready := make(chan struct{})
@@ -263,7 +263,7 @@ func (a answer) objects(t *testing.T) []*coppicev1.Result {
 }
 
 // submit submits a request, and returns where its answer comes to.
-func (b *bench) submit(r *writer.Request) <-chan answer {
+func (b *memWriter) submit(r *writer.Request) <-chan answer {
 	answers := make(chan answer, 2)
 	if r.Verb = "create"; r.Actor == "" {
 		r.Actor = "tester"
@@ -277,14 +277,14 @@ func (b *bench) submit(r *writer.Request) <-chan answer {
 	return answers
 }
 
-func (b *bench) do(r *writer.Request) answer {
+func (b *memWriter) do(r *writer.Request) answer {
 	b.t.Helper()
 	return testkit.Receive(b.t, b.ctx, "an answer", b.submit(r))
 }
 
 // underWay creates a first object, and delays the append of its commit until release is
 // called.
-func (b *bench) underWay() (first <-chan answer, release func()) {
+func (b *memWriter) underWay() (first <-chan answer, release func()) {
 	b.t.Helper()
 	for len(b.log.arrived) > 0 {
 		<-b.log.arrived
@@ -329,7 +329,7 @@ func create(names ...string) *writer.Request {
 	return &writer.Request{Work: creation(objects...), Size: 100 * len(names)}
 }
 
-// withID gives a request an id; submit gives that the time at which the bench began.
+// withID gives a request an id; submit gives that the time at which the memWriter began.
 func withID(id uint64, r *writer.Request) *writer.Request {
 	r.ID = statetest.CommandID(0, id)
 	return r
@@ -342,7 +342,7 @@ func withIDOf(at lifecycle.Time, id uint64, r *writer.Request) *writer.Request {
 }
 
 // there are the names of the objects that are there.
-func (b *bench) there() map[string]bool {
+func (b *memWriter) there() map[string]bool {
 	b.t.Helper()
 	names := map[string]bool{}
 	snap := b.state.Snapshot()
@@ -356,23 +356,23 @@ func (b *bench) there() map[string]bool {
 }
 
 // revision is the realm's.
-func (b *bench) revision() uint64 { return b.state.Checkpoint().GetRevision() }
+func (b *memWriter) revision() uint64 { return b.state.Checkpoint().GetRevision() }
 
 // restart ends the writer, throws the state away if asked to, and begins again
 // on the log.
-func (b *bench) restart() {
+func (b *memWriter) restart() {
 	b.t.Helper()
 	b.restartWith(nil)
 }
 
-func (b *bench) restartWith(change func(*writer.Config)) {
+func (b *memWriter) restartWith(change func(*writer.Config)) {
 	b.t.Helper()
 	must.Succeed(b.t, b.end())
 	b.restartFailed(change)
 }
 
 // restartFailed is restartWith after the writer has ended by itself.
-func (b *bench) restartFailed(change func(*writer.Config)) {
+func (b *memWriter) restartFailed(change func(*writer.Config)) {
 	b.t.Helper()
 	must.Succeed(b.t, b.state.Sync())
 	must.Succeed(b.t, b.close())

@@ -22,8 +22,8 @@ func (c *clock) step(d time.Duration)              { c.micros.Add(d.Microseconds
 func (c *clock) set(w *writer.Config)              { w.Now = func() time.Time { return c.now().Time() } }
 func (c *clock) in(d time.Duration) lifecycle.Time { return c.now().Add(d) }
 
-// stepped is a bench whose writer has a clock of its own.
-func stepped(t *testing.T) (*bench, *clock) {
+// stepped is a memWriter whose writer has a clock of its own.
+func stepped(t *testing.T) (*memWriter, *clock) {
 	t.Helper()
 	c := &clock{}
 	c.micros.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
@@ -39,7 +39,7 @@ func refused(t *testing.T, a answer, reason lifecycle.Reason, now lifecycle.Time
 }
 
 // pass has others commit for a time, one command in each step.
-func (b *bench) pass(c *clock, d, step time.Duration) {
+func (b *memWriter) pass(c *clock, d, step time.Duration) {
 	b.t.Helper()
 	for end := c.in(d); c.now() < end; {
 		c.step(min(step, end.Time().Sub(c.now().Time())))

@@ -21,7 +21,7 @@ import (
 
 // continued ends the writer of a realm with an object, and begins a realm that continues its
 // log on another one. It returns the chain at the end of the first.
-func continued(t *testing.T) (b *bench, before eventlog.Chain) {
+func continued(t *testing.T) (b *memWriter, before eventlog.Chain) {
 	t.Helper()
 	b = start(t, nil)
 	b.do(withID(1, create("one"))).objects(t)
@@ -29,7 +29,7 @@ func continued(t *testing.T) (b *bench, before eventlog.Chain) {
 }
 
 // continueOn is continued for a realm that has its objects. It returns the chain at its end.
-func (b *bench) continueOn(change func(*writer.Config)) (before eventlog.Chain) {
+func (b *memWriter) continueOn(change func(*writer.Config)) (before eventlog.Chain) {
 	t := b.t
 	t.Helper()
 	must.Succeed(t, b.end())

@@ -35,7 +35,7 @@ func partsOf(refusals bool) *writer.Request {
 func parted(c *writer.Config) { c.MaxPayload = 64 << 10 }
 
 // logOnePart has a writer end, of which one part of a batch is in the log.
-func (b *bench) logOnePart() {
+func (b *memWriter) logOnePart() {
 	b.t.Helper()
 	length := b.log.length()
 	b.log.set(func(l *log) { l.room = length + 1 })

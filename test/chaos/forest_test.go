@@ -12,7 +12,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// stage is a namespace with stageObjects objects. A cascade deletes three trees of them,
+// forest is a namespace with forestObjects objects. A cascade deletes three trees of them,
 // each with another propagation policy: one so wide that its edges are read in several
 // pages, one of three levels, and a small one.
 //
@@ -20,18 +20,18 @@ import (
 //	wide    ─► 17,000 pods                    every 50th of all pods
 //	deep    ─► 30 replica sets ─► 49 pods     belongs to keeper as well
 //	parting ─► 1,496 pods
-type stage struct {
+type forest struct {
 	ns    string
 	trees []*planned // in the order in which they are deleted
 	all   [][]*planned
 }
 
 const (
-	stageObjects = 20000
+	forestObjects = 20000
 	widePods     = 17000 // more than one page of edges
 	deepSets     = 30
 	podsOfSet    = 49
-	partingPods  = stageObjects - 4 - widePods - deepSets*(1+podsOfSet)
+	partingPods  = forestObjects - 4 - widePods - deepSets*(1+podsOfSet)
 	keptEvery    = 50
 	batch        = 500
 )
@@ -45,9 +45,9 @@ type planned struct {
 	made     *coppicev1.Object
 }
 
-// newStage plans a stage. The policies of the trees depend on its number.
-func newStage(n int) *stage {
-	s := &stage{ns: fmt.Sprintf("stage-%d", n)}
+// newForest plans a forest. The policies of the trees depend on its number.
+func newForest(n int) *forest {
+	s := &forest{ns: fmt.Sprintf("forest-%d", n)}
 	policies := []string{"Background", "Foreground", "Orphan"}
 	root := func(name string) *planned { return &planned{name: name, resource: deployments} }
 	keeper := root("keeper")
@@ -105,7 +105,7 @@ func (p *planned) object() *coppicev1.Object {
 }
 
 // create creates the objects, owners first.
-func (s *stage) create(ctx context.Context, l *ledger) error {
+func (s *forest) create(ctx context.Context, l *ledger) error {
 	for _, level := range s.all {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(4)
@@ -127,7 +127,7 @@ func (s *stage) create(ctx context.Context, l *ledger) error {
 	return nil
 }
 
-func (s *stage) createBatch(ctx context.Context, l *ledger, part []*planned) error {
+func (s *forest) createBatch(ctx context.Context, l *ledger, part []*planned) error {
 	objects := make([]*coppicev1.Object, len(part))
 	for i, p := range part {
 		objects[i] = p.object()
@@ -143,13 +143,13 @@ func (s *stage) createBatch(ctx context.Context, l *ledger, part []*planned) err
 }
 
 // delete deletes the root of a tree.
-func (s *stage) delete(ctx context.Context, l *ledger, tree *planned) error {
+func (s *forest) delete(ctx context.Context, l *ledger, tree *planned) error {
 	_, err := l.do(ctx, deletion(tree.resource, s.ns, tree.policy, tree.name))
 	return err
 }
 
 // check compares the objects that the API lists with the expected ones.
-func (s *stage) check(ctx context.Context, c *client.Client) error {
+func (s *forest) check(ctx context.Context, c *client.Client) error {
 	want := map[string]string{}
 	for _, p := range slices.Concat(s.all...) {
 		if owners, stays := p.left(); stays {
