@@ -77,8 +77,14 @@ func play(t *rapid.T, r *lifecycletest.Realm, c lifecycletest.Command) {
 	if !reflect.DeepEqual(events, cloneEvents(out.Events)) {
 		t.Fatalf("applying the events of %s modified them: %+v, were %+v", c.Verb, out.Events, events)
 	}
-	if c.Verb == lifecycletest.VerbApply && len(out.Events) == 1 && out.Events[0].Type == lifecycle.ObjectDeleted {
-		return // the apply has removed the last finalizer, and would create the object
+	if len(out.Events) == 1 && out.Events[0].Type == lifecycle.ObjectDeleted {
+		switch c.Verb {
+		case lifecycletest.VerbApply:
+			return // the apply has removed the last finalizer, and would create the object
+		case lifecycletest.VerbImport:
+			checkImportedAgain(t, r, c)
+			return
+		}
 	}
 	checkRepeated(t, r, c)
 }
@@ -235,6 +241,20 @@ func checkAfter(t *rapid.T, e *lifecycle.Event, was, is *lifecycle.Node, revisio
 	want.Revision = revision
 	if !reflect.DeepEqual(*is, want) {
 		t.Fatalf("an event of type %d makes %+v, want %+v", e.Type, is, want)
+	}
+}
+
+// checkImportedAgain: an import that has removed an object, since nothing blocks its deletion any
+// more, does nothing when it is repeated; but a container comes back for what its session may
+// import into it, and is deleted with that (R2).
+func checkImportedAgain(t *rapid.T, r *lifecycletest.Realm, c lifecycletest.Command) {
+	again, err := c.Decide(r.Context())
+	if err != nil || !again.Changed() {
+		return
+	}
+	n := again.Events[len(again.Events)-1].Object.Node
+	if n == nil || !n.Terminating() || !slices.Equal(n.Finalizers, []string{lifecycle.FinalizerContents}) || n.ImportSession == "" {
+		t.Fatalf("%s %v, repeated, does it again: %+v", c.Verb, c.Request, again.Events)
 	}
 }
 
