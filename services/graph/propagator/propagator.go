@@ -42,8 +42,8 @@ const (
 	// lost: messages about it may have been lost, so that calls are published again
 	// that count already.
 	lost
-	// solid: the object has begun to keep its dependents.
-	solid
+	// nowSolid: the object has begun to keep its dependents.
+	nowSolid
 	// unpublishable: one of its calls could not be published.
 	unpublishable
 	// sessions, of all rows: an import session was closed.
@@ -85,10 +85,10 @@ func (p *Propagator) Notify(changes []state.WorkChange) {
 				f = rowChanged
 			default:
 				gone = append(gone, c.UID)
-				rows.Forget(c.UID, solid)
+				rows.Forget(c.UID, nowSolid)
 			}
 			if c.Keeps {
-				f |= solid
+				f |= nowSolid
 			}
 			if f != 0 {
 				full = !rows.Add(c.UID, f) || full

@@ -95,7 +95,7 @@ func (r *round) batch(ctx context.Context, items []queue.Item[uid.UID]) error {
 	slices.SortFunc(items, func(a, b queue.Item[uid.UID]) int { return cmp.Compare(a.Key, b.Key) })
 	return r.p.pages(func(snap *state.Snapshot) (more bool, err error) {
 		for _, i := range items {
-			if i.Flags&solid != 0 {
+			if i.Flags&nowSolid != 0 {
 				if err := r.becameSolid(ctx, snap, i.Key); err != nil {
 					return false, err
 				}

@@ -47,7 +47,7 @@ func (p *Propagator) page() int { return pageChunks * p.c.ChunkSize }
 // addWalk adds a walk, or its row for later if there are too many.
 func (p *Propagator) addWalk(w walk) {
 	if !p.walks.Add(w, 0) {
-		p.addAt(w.uid, publishAgain|solid, p.now().Add(walksFullPause))
+		p.addAt(w.uid, publishAgain|nowSolid, p.now().Add(walksFullPause))
 	}
 }
 
