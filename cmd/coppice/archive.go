@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -91,11 +90,7 @@ func (a *app) withArchives(do func(ctx context.Context, o *opened, args []string
 		if o.nc != nil {
 			o.nc.Close()
 		}
-		var usage *usageError
-		if errors.As(err, &usage) && usage.command == "" {
-			return a.usage(c, usage.err)
-		}
-		return err
+		return withCommand(c, err)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
+	"github.com/coppice-gc/coppice/services/graph/history"
 )
 
 // archiveFlag is the flag with the URL of the archive of a graph service.
@@ -32,15 +32,18 @@ func (f *archiveFlag) location() (l archive.Location, ok bool, err error) {
 	return l, err == nil, err
 }
 
-// inDirectory returns the location of an archive in a directory.
-func inDirectory(dir string) (archive.Location, error) {
-	dir, err := filepath.Abs(dir)
-	return archive.Location{Scheme: "file", Dir: dir}, err
-}
-
 // openArchive returns the archive at a location, which is opened when it is used first. An
 // object store is reached over nc, and created with a number of replicas.
 func openArchive(l archive.Location, nc *nats.Conn, replicas int) archive.Store {
 	o := stores.Opener{Replicas: replicas, JetStream: func(context.Context) (jetstream.JetStream, error) { return jetstream.New(nc) }}
 	return o.Lazy(l)
 }
+
+// historyFlag is the flag with the size of the cache for states of the past.
+type historyFlag struct{ mib uint32 }
+
+func (f *historyFlag) add(c *cobra.Command) {
+	c.Flags().Uint32Var(&f.mib, "history-cache", 2048, "MiB on disk for states of the past, which --at reads, in all realms of this process")
+}
+
+func (f *historyFlag) limits() history.Limits { return history.Limits{Bytes: int64(f.mib) << 20} }

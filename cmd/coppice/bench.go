@@ -331,7 +331,7 @@ func (a *app) benchmarkCommand(b benchmark) *cobra.Command {
 				err = atLeastOne(number{"--processors", f.processors})
 			}
 			if err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			f.elsewhere = c.Flags().Changed("server") || c.Flags().Changed("context")
 			return a.bench(c.Context(), f, run)

@@ -34,7 +34,7 @@ func retentionFlags(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			*r.to = keep.Bytes
 		}
 		b.Open = func(nc *nats.Conn, dir string) (archive.Store, error) {
-			l, err := inDirectory(filepath.Join(dir, "archive"))
+			l, err := archive.InDirectory(filepath.Join(dir, "archive"))
 			if url != "" {
 				l, err = archive.ParseLocation(url)
 			}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/plan"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // waiting deletes, and waits until the objects and all that is deleted because of
@@ -70,18 +70,7 @@ func (d *deletion) plannedRemovals(ctx context.Context, victims []victim) map[st
 	if err != nil {
 		return nil
 	}
-	return removals(p)
-}
-
-// removals returns the uids of the objects that a plan says will be removed.
-func removals(p *client.Plan) map[string]bool {
-	goes := map[string]bool{}
-	for _, o := range p.GetObjects() {
-		if o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED || o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER {
-			goes[o.GetUid()] = true
-		}
-	}
-	return goes
+	return plan.Removed(p)
 }
 
 // find returns the uids of the objects that are to be deleted, and notes the uid of

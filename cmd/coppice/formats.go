@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // The formats.
@@ -132,11 +134,46 @@ func (s *session) results(ctx context.Context, output string, list bool) (printi
 	if err != nil {
 		return nil, err
 	}
-	return s.printer(ctx, getFlags{}, format, false, list), nil
+	return s.printer(ctx, tableFlags{}, format, false, list), nil
 }
 
 // printResult prints an object of a reply, as get prints it.
 func printResult(p printing.Printer, k client.Kind, o *client.Object) error {
 	o.GetMetadata().Applied = nil
 	return p.Object(k, o)
+}
+
+// tableFlags say what a table of objects shows.
+type tableFlags struct {
+	showLabels   bool
+	labelColumns []string
+	showKind     bool
+	noHeaders    bool
+	namespaces   bool // a column with the namespaces
+}
+
+// printer returns the printer of a format. With qualified a table has the types of objects before their names; with list
+// the printer makes one document of several objects.
+func (s *session) printer(ctx context.Context, f tableFlags, format outputFormat, qualified, list bool) printing.Printer {
+	switch format.name {
+	case formatName:
+		return &printing.NamePrinter{W: s.stdout}
+	case formatYAML, formatJSON:
+		return &printing.ManifestPrinter{W: s.stdout, JSON: format.name == formatJSON, List: list}
+	case formatJSONPath, formatJSONPathAsJSON, formatJSONPathFile, formatGoTemplate, formatGoTemplateFile:
+		return &printing.TemplatePrinter{W: s.stdout, Template: format.template, List: list}
+	case formatColumns, formatColumnsFile:
+		return &printing.ColumnsPrinter{Table: console.Table{W: s.stdout}, Columns: format.columns, Headers: !f.noHeaders}
+	}
+	consumers := s.Consumers()
+	return &printing.TablePrinter{
+		Finalizer: func(name string) string {
+			if lifecycle.IsBuiltinFinalizer(name) {
+				return name
+			}
+			return name + consumers.Finalizer(ctx, name).Note()
+		},
+		Table: console.Table{W: s.stdout}, Ink: s.ink(), OwnerKey: s.OwnerKey, Wide: format.name == formatWide, Namespace: f.namespaces, Qualified: qualified || f.showKind, Headers: !f.noHeaders,
+		Labels: f.showLabels, LabelColumns: f.labelColumns, Now: s.now,
+	}
 }

@@ -11,23 +11,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 type getFlags struct {
 	where
 	fileFlags
+	tableFlags
 	selector       string
 	sortBy         string
-	showLabels     bool
-	labelColumns   []string
-	showKind       bool
 	output         string
-	noHeaders      bool
 	ignoreNotFound bool
 	watch          bool
 	watchOnly      bool
@@ -111,7 +106,7 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 	if g.isKinds() {
 		return s.getKinds(ctx, g.targets[0].names, f)
 	}
-	p := s.printer(ctx, f, g.format, len(g.targets) > 1, !g.single)
+	p := s.printer(ctx, f.table(), g.format, len(g.targets) > 1, !g.single)
 	if g.sortBy != nil {
 		p = &printing.SortedPrinter{Printer: p, By: g.sortBy}
 	}
@@ -141,6 +136,12 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 		_, _ = fmt.Fprintln(s.stderr, g.nothing())
 	}
 	return errors.Join(errs...)
+}
+
+// table returns the flags of the table.
+func (f getFlags) table() tableFlags {
+	f.tableFlags.namespaces = f.all
+	return f.tableFlags
 }
 
 // getting is what get was asked for.
@@ -207,44 +208,6 @@ func (g getting) nothing() string {
 		resources = []string{"objects"}
 	}
 	return "no " + strings.Join(resources, ", ") + " " + where
-}
-
-// ignoring splits a joined error. With notFound it leaves out errors that say that an object
-// does not exist.
-func ignoring(err error, notFound bool) (errs []error) {
-	if err == nil {
-		return nil
-	}
-	for _, e := range joined(err) {
-		if !notFound || !errors.Is(e, client.ErrNotFound) {
-			errs = append(errs, e)
-		}
-	}
-	return errs
-}
-
-func (s *session) printer(ctx context.Context, f getFlags, format outputFormat, qualified, list bool) printing.Printer {
-	switch format.name {
-	case formatName:
-		return &printing.NamePrinter{W: s.stdout}
-	case formatYAML, formatJSON:
-		return &printing.ManifestPrinter{W: s.stdout, JSON: format.name == formatJSON, List: list}
-	case formatJSONPath, formatJSONPathAsJSON, formatJSONPathFile, formatGoTemplate, formatGoTemplateFile:
-		return &printing.TemplatePrinter{W: s.stdout, Template: format.template, List: list}
-	case formatColumns, formatColumnsFile:
-		return &printing.ColumnsPrinter{Table: console.Table{W: s.stdout}, Columns: format.columns, Headers: !f.noHeaders}
-	}
-	consumers := s.Consumers()
-	return &printing.TablePrinter{
-		Finalizer: func(name string) string {
-			if lifecycle.IsBuiltinFinalizer(name) {
-				return name
-			}
-			return name + consumers.Finalizer(ctx, name).Note()
-		},
-		Table: console.Table{W: s.stdout}, Ink: s.ink(), OwnerKey: s.OwnerKey, Wide: format.name == formatWide, Namespace: f.all, Qualified: qualified || f.showKind, Headers: !f.noHeaders,
-		Labels: f.showLabels, LabelColumns: f.labelColumns, Now: s.now,
-	}
 }
 
 // getKinds lists registered kinds, all or by name.

@@ -6,14 +6,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/labelname"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // mayBeEmpty has the flags to which an empty value can be given, each with what it means then. An
@@ -145,7 +143,7 @@ func (a *app) wrapRuns(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if err := a.checkGiven(c, args); err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			return run(c, args)
 		}
@@ -191,26 +189,4 @@ func eachOnce(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		eachOnce(sub)
 	}
-}
-
-// checkNames refuses names that no object can have. It is not stricter than the server.
-func checkNames(names []string) error {
-	for _, name := range names {
-		if !utf8.ValidString(name) {
-			return wrong("%q is not the name of an object: it is not UTF-8", name)
-		}
-		if err := lifecycle.CheckName(name); err != nil {
-			return wrong("%q is not the name of an object: %s", name, err.Message)
-		}
-	}
-	return nil
-}
-
-// typeWords splits the types of an argument, TYPE[,TYPE...].
-func typeWords(arg string) ([]string, error) {
-	words := strings.Split(arg, ",")
-	if slices.Contains(words, "") {
-		return nil, wrong("%q has an empty type: write TYPE, or TYPE,TYPE", arg)
-	}
-	return words, nil
 }

@@ -69,12 +69,7 @@ graph services have the keys.`,
 // usable returns the RunE of a command without a session.
 func (a *app) usable(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		err := do(c.Context(), args)
-		var usage *usageError
-		if errors.As(err, &usage) && usage.command == "" {
-			return a.usage(c, usage.err)
-		}
-		return err
+		return withCommand(c, do(c.Context(), args))
 	}
 }
 

@@ -13,11 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-
-	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 func main() {
@@ -61,60 +57,4 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return code.code
 	}
 	return 1
-}
-
-// exitError ends the program with an exit code of its own. Without err nothing is
-// printed.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
-
-// joined are the errors that errors.Join has joined.
-func joined(err error) []error {
-	if list, ok := err.(interface{ Unwrap() []error }); ok {
-		return list.Unwrap()
-	}
-	return []error{err}
-}
-
-// usageError is a command that was called wrongly.
-type usageError struct {
-	command string // with a trailing space, empty for the root
-	err     error
-}
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-// errorText returns the text of an error, with a line for each cause if it has several. It is printable: it may
-// repeat what a manifest or a server has.
-func errorText(err error) string {
-	var e *client.Error
-	if !errors.As(err, &e) {
-		lines := strings.Split(err.Error(), "\n")
-		for i, line := range lines {
-			lines[i] = console.Printable(line)
-		}
-		return strings.Join(lines, "\n")
-	}
-	text := strings.Replace(err.Error(), e.Message, console.Printable(e.Message), 1)
-	if len(e.Causes) < 2 {
-		return text
-	}
-	list, lines := make([]string, len(e.Causes)), ""
-	for i, c := range e.Causes {
-		list[i] = console.Printable(c.String())
-		lines += "\n  " + list[i]
-	}
-	return strings.Replace(text, " ["+strings.Join(list, ", ")+"]", "", 1) + lines
 }

@@ -38,17 +38,6 @@ func positive(durations ...duration) error {
 	return nil
 }
 
-// maxReplicas is the number of servers that keep a stream at most; NATS refuses more.
-const maxReplicas = 5
-
-// checkReplicas refuses numbers of replicas that no stream can have.
-func checkReplicas(n int) error {
-	if n < 1 || n > maxReplicas {
-		return fmt.Errorf("--replicas %d: choose 1 to %d", n, maxReplicas)
-	}
-	return nil
-}
-
 // checkPort refuses ports on which no server can listen.
 func checkPort(port int) error {
 	if port != -1 && (port < 1 || port > 65535) {

@@ -10,22 +10,12 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
-	"github.com/coppice-gc/coppice/services/graph/history"
 )
 
 // atFlag adds the flag of commands that can read the past.
 func (a *app) atFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.at, "at", "", "show an earlier state: a revision, a time in RFC 3339, or how long ago, such as 2h")
 }
-
-// historyFlag is the flag with the size of the cache for states of the past.
-type historyFlag struct{ mib uint32 }
-
-func (f *historyFlag) add(c *cobra.Command) {
-	c.Flags().Uint32Var(&f.mib, "history-cache", 2048, "MiB on disk for states of the past, which --at reads, in all realms of this process")
-}
-
-func (f *historyFlag) limits() history.Limits { return history.Limits{Bytes: int64(f.mib) << 20} }
 
 // moment reads a revision, a time, or how long ago. The zero Moment is the present. In a recording, a duration
 // is subtracted from the time of its last commit.

@@ -221,7 +221,7 @@ func (d *deletion) carryOut(ctx context.Context, r *plan.Request) error {
 		// Without a plan of its own, it waits for the objects that it deletes.
 		ok, err := d.Optional(ctx, lookup.AboutTotals, func(ctx context.Context) error {
 			p, err := d.plan(ctx, r)
-			maps.Copy(goes, removals(p))
+			maps.Copy(goes, plan.Removed(p))
 			return err
 		})
 		if ctx.Err() != nil {

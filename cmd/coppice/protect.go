@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/plan"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -129,7 +130,7 @@ func (s *session) collectedNow(ctx context.Context, objects client.ResourceClien
 	if err != nil {
 		return "", err
 	}
-	goes := removals(p)
+	goes := plan.Removed(p)
 	var list []string
 	for _, o := range p.GetObjects() {
 		if key := o.GetResource() + "/" + o.GetName(); goes[o.GetUid()] {

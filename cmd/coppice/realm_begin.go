@@ -22,9 +22,6 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/continuation"
 )
 
-// archiveDir is the directory of the archive in the data of `coppice up`.
-const archiveDir = "archive"
-
 // beginFlags say where a realm begins that continues another log.
 type beginFlags struct {
 	archive  string // the URL of the archive of its graph services
@@ -102,7 +99,7 @@ func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginT
 	if t.secrets, err = allinone.Secrets(f.data); err != nil {
 		return t, err
 	}
-	own, err := inDirectory(filepath.Join(f.data, archiveDir))
+	own, err := archive.InDirectory(filepath.Join(f.data, archiveDir))
 	if err != nil {
 		return t, err
 	}

@@ -27,11 +27,7 @@ func (a *app) inRealm(do func(ctx context.Context, s *session, args []string) er
 			defer s.nc.Close()
 			err = do(c.Context(), s, args)
 		}
-		var usage *usageError
-		if errors.As(err, &usage) && usage.command == "" {
-			return a.usage(c, usage.err)
-		}
-		return err
+		return withCommand(c, err)
 	}
 }
 

@@ -50,23 +50,18 @@ directory archive in it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := bus.CheckRealm(args[0]); err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			if f.from == "" {
-				return a.usage(c, errors.New("no archive is named: write --from URL"))
+				return newUsageError(c, errors.New("no archive is named: write --from URL"))
 			}
 			if c.Flags().Changed("to") && f.to == 0 {
-				return a.usage(c, errors.New("--to 0: commits are numbered from 1 on; without --to the last one is restored"))
+				return newUsageError(c, errors.New("--to 0: commits are numbered from 1 on; without --to the last one is restored"))
 			}
 			if err := f.check(c); err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
-			err := a.restore(c.Context(), args[0], f)
-			var usage *usageError
-			if errors.As(err, &usage) && usage.command == "" {
-				return a.usage(c, usage.err)
-			}
-			return err
+			return withCommand(c, a.restore(c.Context(), args[0], f))
 		},
 	}
 	f.add(a, c)

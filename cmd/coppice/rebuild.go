@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
@@ -46,7 +47,7 @@ its next start.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (f.data == "") == (f.state == "") {
-				return a.usage(c, errors.New("no state is named: write --data DIR of 'coppice up', or --state DIR of 'coppice graph'"))
+				return newUsageError(c, errors.New("no state is named: write --data DIR of 'coppice up', or --state DIR of 'coppice graph'"))
 			}
 			if err := bus.CheckRealm(f.realm); err != nil {
 				return err
@@ -121,7 +122,7 @@ func (a *app) rebuildFrom(ctx context.Context, nc *nats.Conn, f rebuildFlags, se
 	if err != nil {
 		return r, err
 	}
-	location, err := inDirectory(filepath.Join(f.data, archiveDir))
+	location, err := archive.InDirectory(filepath.Join(f.data, archiveDir))
 	if err != nil {
 		return r, err
 	}

@@ -43,10 +43,10 @@ it, and 'coppice replay' makes objects of it again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.out == "" {
-				return a.usage(c, errors.New("no file is named: write --out FILE"))
+				return newUsageError(c, errors.New("no file is named: write --out FILE"))
 			}
 			if f.to != 0 && f.to < f.from {
-				return a.usage(c, fmt.Errorf("--to=%d is before --from=%d", f.to, f.from))
+				return newUsageError(c, fmt.Errorf("--to=%d is before --from=%d", f.to, f.from))
 			}
 			return a.record(c.Context(), f)
 		},

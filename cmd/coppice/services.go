@@ -202,14 +202,6 @@ func reportReady(ctx context.Context, log *slog.Logger, ready func() error) {
 	}
 }
 
-func instance() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
-}
-
 func (a *app) graphCommand() *cobra.Command {
 	f := serviceFlags{about: realmsOfGraph}
 	var data, file string
@@ -238,19 +230,19 @@ realm only with a copy of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cmp.Or(positive(duration{"--max-clock-skew", skew}, duration{"--lease", ttl}), checkReplicas(replicas)); err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			losses, err := acceptLoss.realms()
 			if err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			restoredLogs, err := restored.realms()
 			if err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			location, archiving, err := archived.location()
 			if err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			secrets, err := loadSecrets(file, data)
 			if err != nil {
@@ -258,7 +250,7 @@ realm only with a copy of it.`,
 			}
 			also, err := answers.of(&a.dial)
 			if err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			return a.serve(c.Context(), "graph", f, func(ctx context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				answering, err := also.Service(ctx, "coppice-"+bus.RoleAnswers, a.logger().With("service", "graph"))
@@ -306,7 +298,7 @@ func (a *app) processorCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := atLeastOne(number{"--concurrency", concurrency}); err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			return a.serve(c.Context(), "processor", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return processor.New(processor.Config{
@@ -331,7 +323,7 @@ func (a *app) finalizersCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := atLeastOne(number{"--concurrency", concurrency}); err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			return a.serve(c.Context(), "finalizers", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return finalizers.New(finalizers.Config{
@@ -356,7 +348,7 @@ func (a *app) scannerCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkScanner(&sc); err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			return a.serve(c.Context(), "scanner", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				sc.Conn, sc.Realms, sc.Log, sc.Registry = nc, f.realms, a.logger().With("service", "scanner"), r

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 )
 
@@ -39,11 +38,7 @@ func (a *app) in(do func(ctx context.Context, s *session, args []string) error) 
 				err = fail
 			}
 		}
-		var usage *usageError
-		if errors.As(err, &usage) && usage.command == "" {
-			return a.usage(c, usage.err)
-		}
-		return err
+		return withCommand(c, err)
 	}
 }
 
@@ -123,41 +118,4 @@ func (s *session) objects(k client.Kind, namespace string) client.ResourceClient
 		namespace = ""
 	}
 	return s.c.Resource(client.ResourceOf(k), namespace)
-}
-
-// wrong returns the error for wrong arguments or flags that a command finds.
-func wrong(format string, args ...any) error {
-	return &usageError{err: fmt.Errorf(format, args...)}
-}
-
-// failures counts refusals after which a command continues. Each is printed at once.
-type failures struct {
-	*app
-	n int
-}
-
-func (f *failures) add(err error) {
-	f.n++
-	_, _ = fmt.Fprintf(f.stderr, "coppice: %s\n", errorText(err))
-}
-
-// errReported is a failure that was printed already.
-var errReported = errors.New("failed")
-
-// err returns the error of the command.
-func (f *failures) err(done string, of int) error {
-	switch {
-	case f.n == 0:
-		return nil
-	case of == 1:
-		return errReported
-	}
-	return fmt.Errorf("%d of %s not %s", f.n, console.Count(of, "object"), done)
-}
-
-// warn prints warnings of a reply. They may repeat what a manifest has, which must not control the terminal.
-func (a *app) warn(where fmt.Stringer, warnings []string) {
-	for _, w := range warnings {
-		_, _ = fmt.Fprintf(a.stderr, "%s %s: %s\n", a.ink().Yellow("warning:"), where, console.Printable(w))
-	}
 }

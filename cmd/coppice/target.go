@@ -5,11 +5,13 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -244,4 +246,26 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkNames refuses names that no object can have. It is not stricter than the server.
+func checkNames(names []string) error {
+	for _, name := range names {
+		if !utf8.ValidString(name) {
+			return wrong("%q is not the name of an object: it is not UTF-8", name)
+		}
+		if err := lifecycle.CheckName(name); err != nil {
+			return wrong("%q is not the name of an object: %s", name, err.Message)
+		}
+	}
+	return nil
+}
+
+// typeWords splits the types of an argument, TYPE[,TYPE...].
+func typeWords(arg string) ([]string, error) {
+	words := strings.Split(arg, ",")
+	if slices.Contains(words, "") {
+		return nil, wrong("%q has an empty type: write TYPE, or TYPE,TYPE", arg)
+	}
+	return words, nil
 }

@@ -2,23 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 )
-
-// unreadable returns the uid of the object that could not be read because its body cannot be
-// decoded, and "" for other errors.
-func unreadable(err error) string {
-	var refused *client.Error
-	if !errors.As(err, &refused) || !client.HasCause(err, client.CauseObjectUnreadable) {
-		return ""
-	}
-	return refused.UID
-}
 
 // deleteUnreadable deletes an object whose body cannot be decoded.
 func (s *session) deleteUnreadable(ctx context.Context, args []string, f deleteFlags) error {

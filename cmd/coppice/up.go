@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/internal/admin"
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -58,23 +59,23 @@ of the log.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cmp.Or(atLeastOne(number{"--processors", f.processors}), checkPort(f.port)); err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			losses, err := f.acceptLoss.realms()
 			if err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			restored, err := f.restored.realms()
 			if err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			location, archiving, err := f.archive.location()
 			if err == nil && f.archive.url == "" {
 				archiving = true
-				location, err = inDirectory(filepath.Join(f.data, "archive"))
+				location, err = archive.InDirectory(filepath.Join(f.data, archiveDir))
 			}
 			if err != nil {
-				return a.usage(c, err)
+				return newUsageError(c, err)
 			}
 			return a.up(c.Context(), f, func(g *graph.Config) {
 				g.AcceptLoss, g.Restored, g.History = losses, restored, f.history.limits()

@@ -22,7 +22,7 @@ The command does not connect to NATS.`,
 	}
 	c.RunE = func(*cobra.Command, []string) error {
 		if err := checkFormat(output, textFormats()...); err != nil {
-			return a.usage(c, err)
+			return newUsageError(c, err)
 		}
 		v := buildVersion{Version: version(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 		if output == formatJSON {

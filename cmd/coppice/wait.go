@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -156,27 +154,4 @@ func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
 		case <-time.After(max(lookEvery, lookShares*s.now().Sub(start))):
 		}
 	}
-}
-
-// pendingNames says what each kind of pending work is, after a count.
-var pendingNames = map[string]string{
-	"evaluate":  "owners with dependents for processors",
-	"orphan":    "owners that orphan dependents",
-	"finish":    "built-in finalizers to complete",
-	"examine":   "owners whose dependents are examined",
-	"finalize":  "objects with external finalizers",
-	"terminate": "objects that an agent ends",
-	"blocked":   "owners that dependents block",
-	"drain":     "namespaces and kinds that are drained",
-}
-
-// pendingText lists the pending work that pendingNames has.
-func pendingText(status *client.Status) string {
-	var parts []string
-	for _, w := range status.GetPending() {
-		if name, ok := pendingNames[w.GetType()]; ok {
-			parts = append(parts, fmt.Sprintf("%d %s", w.GetRows(), name))
-		}
-	}
-	return strings.Join(parts, ", ")
 }

@@ -136,7 +136,7 @@ func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
 	if err != nil {
 		return err
 	}
-	p := s.printer(ctx, f, format, false, false)
+	p := s.printer(ctx, f.table(), format, false, false)
 	table, _ := p.(*printing.TablePrinter)
 	live := false
 	synced := func() error {

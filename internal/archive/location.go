@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -30,6 +31,12 @@ var (
 	s3Bucket   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 	natsBucket = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 )
+
+// InDirectory returns the location of an archive in a directory.
+func InDirectory(dir string) (Location, error) {
+	dir, err := filepath.Abs(dir)
+	return Location{Scheme: "file", Dir: dir}, err
+}
 
 // ParseLocation parses the URL of an archive:
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Request is what a plan is of: deletions of objects by name, all in one commit. Each part has the
@@ -132,4 +133,15 @@ func shellWord(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// Removed returns the uids of the objects that a plan says will be removed.
+func Removed(p *client.Plan) map[string]bool {
+	goes := map[string]bool{}
+	for _, o := range p.GetObjects() {
+		if o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED || o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER {
+			goes[o.GetUid()] = true
+		}
+	}
+	return goes
 }
