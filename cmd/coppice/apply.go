@@ -69,7 +69,7 @@ applyacross, which operators have.`,
 			}
 			return "configured"
 		},
-		rehearse: (*session).rehearseApply,
+		rehearse: rehearseApply,
 		listed:   true,
 		check:    checkName,
 	})
@@ -143,8 +143,8 @@ func (a *app) writeCommand(c *cobra.Command, o operation) *cobra.Command {
 }
 
 // rehearsed is the outcome of a dry run of an operation that has only one.
-func rehearsed(outcome string) func(*session, context.Context, item, dryMode, operation) (string, *client.Object, error) {
-	return func(s *session, ctx context.Context, i item, mode dryMode, o operation) (string, *client.Object, error) {
+func rehearsed(outcome string) func(context.Context, *session, item, dryMode, operation) (string, *client.Object, error) {
+	return func(ctx context.Context, s *session, i item, mode dryMode, o operation) (string, *client.Object, error) {
 		if mode == dryClient || i.unregistered {
 			return outcome, i.Object, nil
 		}
@@ -157,7 +157,7 @@ func rehearsed(outcome string) func(*session, context.Context, item, dryMode, op
 }
 
 // rehearseApply compares an object with what apply would make of it, and what apply would record.
-func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, o operation) (string, *client.Object, error) {
+func rehearseApply(ctx context.Context, s *session, i item, mode dryMode, o operation) (string, *client.Object, error) {
 	if i.unregistered {
 		return "created", i.Object, nil
 	}

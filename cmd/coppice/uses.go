@@ -24,7 +24,7 @@ func (a *app) usesCommand() *cobra.Command {
   absent       no object with this uid exists
   mismatched   the object with this uid has another kind, name or namespace`,
 		Example: `  coppice uses pods/web-1 -n shop`,
-	}, (*session).uses)
+	}, writeUses)
 }
 
 func (a *app) usedByCommand() *cobra.Command {
@@ -33,7 +33,7 @@ func (a *app) usedByCommand() *cobra.Command {
 		Short:   "List the objects that use an object",
 		Long:    `List the objects that use an object. While there are any, the object is not removed.`,
 		Example: `  coppice used-by configmaps/settings -n shop -o json`,
-	}, (*session).usedBy)
+	}, writeUsers)
 }
 
 func (a *app) relationCommand(c *cobra.Command, write func(*session, *coppicev1.GraphNode, string) error) *cobra.Command {
@@ -71,8 +71,8 @@ func (a *app) relationCommand(c *cobra.Command, write func(*session, *coppicev1.
 	return c
 }
 
-// uses writes the uses of an object.
-func (s *session) uses(n *coppicev1.GraphNode, output string) error {
+// writeUses writes the uses of an object.
+func writeUses(s *session, n *coppicev1.GraphNode, output string) error {
 	rows := lookup.UseRows(n)
 	if output == formatJSON {
 		type use struct {
@@ -94,8 +94,8 @@ func (s *session) uses(n *coppicev1.GraphNode, output string) error {
 	return s.pairs(rows)
 }
 
-// usedBy writes the users of an object.
-func (s *session) usedBy(n *coppicev1.GraphNode, output string) error {
+// writeUsers writes the users of an object.
+func writeUsers(s *session, n *coppicev1.GraphNode, output string) error {
 	type user struct {
 		Object      string `json:"object"`
 		Namespace   string `json:"namespace,omitempty"`

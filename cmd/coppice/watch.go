@@ -70,9 +70,9 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 	if err := f.checkNamed(targets); err != nil {
 		return err
 	}
-	report := s.printLine
+	report := printLine
 	if f.output == formatJSON {
-		report = s.printJSON
+		report = printJSON
 	}
 	if f.timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, f.timeout)
@@ -84,14 +84,14 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 		if !live {
 			return nil
 		}
-		return report(targets[0].kind, c)
+		return report(s, targets[0].kind, c)
 	}, func() error {
 		live = true
 		return nil
 	})
 }
 
-func (s *session) printLine(k client.Kind, c changes.Change) error {
+func printLine(s *session, k client.Kind, c changes.Change) error {
 	now := s.now()
 	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", console.Clock(now, now), changeColour(s.ink(), c.Typ),
 		console.Printable(console.WithNamespace(printing.Key(k, c.Object.GetMetadata().GetName()), c.Object.GetMetadata().GetNamespace())),
@@ -120,7 +120,7 @@ type watched struct {
 	Object  any       `json:"object"`
 }
 
-func (s *session) printJSON(_ client.Kind, c changes.Change) error {
+func printJSON(s *session, _ client.Kind, c changes.Change) error {
 	o, err := manifest.Generic(c.Object)
 	if err != nil {
 		return err

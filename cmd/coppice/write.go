@@ -28,7 +28,7 @@ type operation struct {
 	// revision before the request.
 	outcome func(r client.Result, before uint64) string
 	// rehearse is outcome for a dry run.
-	rehearse func(*session, context.Context, item, dryMode, operation) (string, *client.Object, error)
+	rehearse func(context.Context, *session, item, dryMode, operation) (string, *client.Object, error)
 	// listed: -o prints several objects as a List.
 	listed bool
 }
@@ -176,7 +176,7 @@ func (w *fileWriter) rehearsals(ctx context.Context, outcomes []outcome) error {
 			return context.Cause(ctx)
 		}
 		if o := &outcomes[at]; o.err == nil {
-			if o.text, o.is, o.err = w.rehearse(w.session, ctx, o.item, w.mode, w.operation); o.err != nil {
+			if o.text, o.is, o.err = w.rehearse(ctx, w.session, o.item, w.mode, w.operation); o.err != nil {
 				o.err = o.failed(o.err)
 			}
 		}
