@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
@@ -20,7 +21,7 @@ type apiResourcesFlags struct {
 	noHeaders  bool
 }
 
-func (a *app) apiResourcesCommand() *cobra.Command {
+func apiResourcesCommand(a *cli.App) *cobra.Command {
 	var f apiResourcesFlags
 	c := &cobra.Command{
 		Use:     "api-resources",
@@ -34,19 +35,19 @@ says how to register one.`,
   coppice api-resources --namespaced=false`,
 		Args: cobra.NoArgs,
 	}
-	c.RunE = a.in(func(_ context.Context, s *session, _ []string) error {
-		if err := checkFormat(f.output, formatTable, formatName); err != nil {
+	c.RunE = a.InSession(func(_ context.Context, s *cli.Session, _ []string) error {
+		if err := cli.CheckFormat(f.output, cli.FormatTable, cli.FormatName); err != nil {
 			return err
 		}
 		group, scope := c.Flags().Changed("api-group"), c.Flags().Changed("namespaced")
 		kinds := slices.DeleteFunc(s.Kinds.All(), func(k client.Kind) bool {
 			return group && k.Group != f.group || scope && k.Namespaced() != f.namespaced
 		})
-		if f.output == formatTable {
-			return s.kindsTable(kinds, f.noHeaders, nil)
+		if f.output == cli.FormatTable {
+			return kindsTable(s, kinds, f.noHeaders, nil)
 		}
 		for _, k := range kinds {
-			if _, err := fmt.Fprintln(s.stdout, console.Printable(client.ResourceOf(k).String())); err != nil {
+			if _, err := fmt.Fprintln(s.Stdout, console.Printable(client.ResourceOf(k).String())); err != nil {
 				return err
 			}
 		}
@@ -54,17 +55,17 @@ says how to register one.`,
 	})
 	c.Flags().StringVar(&f.group, "api-group", "", "only kinds of this group; empty for the core group")
 	c.Flags().BoolVar(&f.namespaced, "namespaced", true, "only kinds whose objects are in namespaces; =false: only cluster-scoped kinds")
-	c.Flags().StringVarP(&f.output, "output", "o", formatTable, "table or name")
+	c.Flags().StringVarP(&f.output, "output", "o", cli.FormatTable, "table or name")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the headers of the table out")
-	completeFlag(c, "output", formatTable, formatName)
-	a.clientFlags(c)
-	a.offlineFlag(c)
+	cli.CompleteFlag(c, "output", cli.FormatTable, cli.FormatName)
+	a.ClientFlags(c)
+	a.OfflineFlag(c)
 	return c
 }
 
 // kindsTable lists kinds, with the words that name them, and with their status if it is given.
-func (s *session) kindsTable(kinds []client.Kind, noHeaders bool, status func(client.Kind) string) error {
-	t := console.Table{W: s.stdout}
+func kindsTable(s *cli.Session, kinds []client.Kind, noHeaders bool, status func(client.Kind) string) error {
+	t := console.Table{W: s.Stdout}
 	if !noHeaders {
 		headers := []string{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"}
 		if status != nil {

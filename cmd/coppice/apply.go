@@ -8,26 +8,27 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 )
 
 // writeFlags are the flags that apply, create, replace and import have in common.
 type writeFlags struct {
-	fileFlags
+	cli.FileFlags
 	namespace string
 	dryRun    string
 	output    string
 }
 
 func (f *writeFlags) flags(c *cobra.Command) {
-	f.fileFlags.flags(c)
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none; if an object names another, nothing is done")
-	dryRunFlag(c, &f.dryRun)
+	f.FileFlags.Flags(c)
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", cli.DefaultNamespace, "namespace of objects that name none; if an object names another, nothing is done")
+	cli.DryRunFlag(c, &f.dryRun)
 }
 
-func (a *app) applyCommand() *cobra.Command {
+func applyCommand(a *cli.App) *cobra.Command {
 	var across bool
-	c := a.writeCommand(&cobra.Command{
+	c := writeCommand(a, &cobra.Command{
 		Use:     "apply -f FILE",
 		GroupID: "objects",
 		Short:   "Create objects from manifests, or bring them up to date",
@@ -77,8 +78,8 @@ applyacross, which operators have.`,
 	return c
 }
 
-func (a *app) createCommand() *cobra.Command {
-	return a.writeCommand(&cobra.Command{
+func createCommand(a *cli.App) *cobra.Command {
+	return writeCommand(a, &cobra.Command{
 		Use:     "create -f FILE",
 		GroupID: "objects",
 		Short:   "Create objects from manifests",
@@ -95,8 +96,8 @@ timestamps and status of a manifest are ignored.`,
 	})
 }
 
-func (a *app) replaceCommand() *cobra.Command {
-	return a.writeCommand(&cobra.Command{
+func replaceCommand(a *cli.App) *cobra.Command {
+	return writeCommand(a, &cobra.Command{
 		Use:     "replace -f FILE",
 		GroupID: "objects",
 		Short:   "Replace objects by manifests",
@@ -127,29 +128,29 @@ func checkName(e manifestfile.Entry) error {
 }
 
 // writeCommand completes a command that writes the objects of manifests.
-func (a *app) writeCommand(c *cobra.Command, o operation) *cobra.Command {
+func writeCommand(a *cli.App, c *cobra.Command, o operation) *cobra.Command {
 	var f writeFlags
 	var strict bool
-	c.RunE = a.in(func(ctx context.Context, s *session, args []string) error {
+	c.RunE = a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
 		o.options = []client.WriteOption{client.StrictOwners(strict)}
-		return s.writeFiles(ctx, args, f, o)
+		return writeFiles(ctx, s, args, f, o)
 	})
 	f.flags(c)
-	f.matchingFlag(c)
-	resultFlag(c, &f.output)
+	f.MatchingFlag(c)
+	cli.ResultFlag(c, &f.output)
 	c.Flags().BoolVar(&strict, "strict-owners", false, "refuse objects that get owners which do not exist or do not keep them")
-	a.clientFlags(c)
+	a.ClientFlags(c)
 	return c
 }
 
 // rehearsed is the outcome of a dry run of an operation that has only one.
-func rehearsed(outcome string) func(context.Context, *session, item, dryMode, operation) (string, *client.Object, error) {
-	return func(ctx context.Context, s *session, i item, mode dryMode, o operation) (string, *client.Object, error) {
-		if mode == dryClient || i.unregistered {
+func rehearsed(outcome string) func(context.Context, *cli.Session, cli.Item, cli.DryMode, operation) (string, *client.Object, error) {
+	return func(ctx context.Context, s *cli.Session, i cli.Item, mode cli.DryMode, o operation) (string, *client.Object, error) {
+		if mode == cli.DryClient || i.Unregistered {
 			return outcome, i.Object, nil
 		}
-		r, err := i.send(ctx, o, client.DryRun(true))
-		if s.accepted(i.At, r.Object, r.Warnings) {
+		r, err := sendAlone(ctx, i, o, client.DryRun(true))
+		if accepted(s.App, i.At, r.Object, r.Warnings) {
 			return deleted, r.Object, err
 		}
 		return outcome, r.Object, err
@@ -157,26 +158,26 @@ func rehearsed(outcome string) func(context.Context, *session, item, dryMode, op
 }
 
 // rehearseApply compares an object with what apply would make of it, and what apply would record.
-func rehearseApply(ctx context.Context, s *session, i item, mode dryMode, o operation) (string, *client.Object, error) {
-	if i.unregistered {
+func rehearseApply(ctx context.Context, s *cli.Session, i cli.Item, mode cli.DryMode, o operation) (string, *client.Object, error) {
+	if i.Unregistered {
 		return "created", i.Object, nil
 	}
-	before, err := i.objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true), client.IncludeApplied(true))
+	before, err := i.Objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true), client.IncludeApplied(true))
 	if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrBadRequest) {
 		return "", nil, err
 	}
-	if mode == dryClient {
+	if mode == cli.DryClient {
 		if before == nil {
 			return "created", i.Object, nil
 		}
 		return "configured", i.Object, nil
 	}
-	r, err := i.send(ctx, o, client.DryRun(true))
+	r, err := sendAlone(ctx, i, o, client.DryRun(true))
 	if err != nil {
 		return "", nil, err
 	}
 	switch {
-	case s.accepted(i.At, r.Object, r.Warnings):
+	case accepted(s.App, i.At, r.Object, r.Warnings):
 		return deleted, r.Object, nil
 	case r.Created:
 		return "created", r.Object, nil

@@ -11,13 +11,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 )
 
-func (a *app) archiveCommand() *cobra.Command {
+func archiveCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "archive",
 		GroupID: "operate",
@@ -31,7 +32,7 @@ a directory, a NATS object store, or a bucket of S3:
 
 Credentials of S3 are in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
 An archive has the contents of deleted objects, secrets among them.`,
-		Args: unknownCommand,
+		Args: cli.UnknownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, sub := range []*cobra.Command{
@@ -39,7 +40,7 @@ An archive has the contents of deleted objects, secrets among them.`,
 			Use:   "ls URL",
 			Short: "List the entries of an archive",
 			Args:  cobra.ExactArgs(1),
-			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
+			RunE: withArchives(a, func(ctx context.Context, o *opened, args []string) error {
 				return o.list(ctx, args[0])
 			}),
 		},
@@ -51,7 +52,7 @@ continue each other, that no commit is missing between two segments, and that re
 verification are those of their snapshots. It exits with 1 if something is wrong, or if the
 archive is empty. Nothing is changed. Authentication codes are not checked, because only graph services have the keys.`,
 			Args: cobra.ExactArgs(1),
-			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
+			RunE: withArchives(a, func(ctx context.Context, o *opened, args []string) error {
 				return o.verify(ctx, args[0])
 			}),
 		},
@@ -63,13 +64,13 @@ is copied: a damaged one is left out, reported, and makes the command exit with 
 are never replaced. After a failure the same command continues. A directory or object store
 is created if there is none; a bucket of S3 must exist.`,
 			Args: cobra.ExactArgs(2),
-			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
+			RunE: withArchives(a, func(ctx context.Context, o *opened, args []string) error {
 				return o.copy(ctx, args[0], args[1])
 			}),
 		},
-		a.archivePruneCommand(),
+		archivePruneCommand(a),
 	} {
-		a.dial.Flags(sub.Flags())
+		a.Dial.Flags(sub.Flags())
 		c.AddCommand(sub)
 	}
 	return c
@@ -78,26 +79,26 @@ is created if there is none; a bucket of S3 must exist.`,
 // opened are the archives that a command has opened, with the connection to NATS of those
 // in object stores.
 type opened struct {
-	*app
+	*cli.App
 	nc *nats.Conn // nil until it is needed
 }
 
 // withArchives returns the RunE of a command on archives.
-func (a *app) withArchives(do func(ctx context.Context, o *opened, args []string) error) func(*cobra.Command, []string) error {
+func withArchives(a *cli.App, do func(ctx context.Context, o *opened, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		o := &opened{app: a}
+		o := &opened{App: a}
 		err := do(c.Context(), o, args)
 		if o.nc != nil {
 			o.nc.Close()
 		}
-		return withCommand(c, err)
+		return cli.WithCommand(c, err)
 	}
 }
 
 func (o *opened) opener() stores.Opener {
 	return stores.Opener{JetStream: func(ctx context.Context) (jetstream.JetStream, error) {
 		if o.nc == nil {
-			_, nc, err := o.client(ctx)
+			_, nc, err := o.NewClient(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -112,7 +113,7 @@ func (o *opened) opener() stores.Opener {
 func (o *opened) open(ctx context.Context, url string) (s archive.Store, entries []archive.Entry, err error) {
 	l, err := archive.ParseLocation(url)
 	if err != nil {
-		return nil, nil, wrong("%w", err)
+		return nil, nil, cli.UsageErrorf("%w", err)
 	}
 	if s, err = o.opener().Open(ctx, l); err != nil {
 		return nil, nil, err
@@ -131,7 +132,7 @@ func (o *opened) list(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	t := console.Table{W: o.stdout}
+	t := console.Table{W: o.Stdout}
 	if err := t.Text("REALM ID", "KIND", "FIRST", "LAST", "SIZE", "NAME"); err != nil {
 		return err
 	}
@@ -150,12 +151,12 @@ func (o *opened) list(ctx context.Context, url string) error {
 
 // bar returns a progress bar for entries, on a terminal.
 func (o *opened) bar(label string, entries []archive.Entry) *console.Bar {
-	b := &console.Bar{Label: label, Now: o.now}
+	b := &console.Bar{Label: label, Now: o.Clock}
 	for _, e := range entries {
 		b.Total += e.Size
 	}
-	if isTerminal(o.stderr) {
-		b.W = o.stderr
+	if cli.IsTerminal(o.Stderr) {
+		b.W = o.Stderr
 	}
 	return b
 }
@@ -187,7 +188,7 @@ func (o *opened) verify(ctx context.Context, url string) error {
 		if r.Snapshots > 0 {
 			entries += fmt.Sprintf(", %s (%d verified)", console.Count(r.Snapshots, "snapshot"), r.Verified)
 		}
-		if _, err := fmt.Fprintf(o.stdout, "realm id %x: %s, %s, %s: %s\n", r.Realm,
+		if _, err := fmt.Fprintf(o.Stdout, "realm id %x: %s, %s, %s: %s\n", r.Realm,
 			entries, console.Bytes(r.Size), what, console.Count(len(r.Problems), "problem")); err != nil {
 			return err
 		}
@@ -208,7 +209,7 @@ func (o *opened) verify(ctx context.Context, url string) error {
 // problems prints problems of an archive.
 func (o *opened) problems(problems []archive.Problem) {
 	for _, p := range problems {
-		_, _ = fmt.Fprintf(o.stderr, "coppice: %s: %v\n", p.Name, p.Err)
+		_, _ = fmt.Fprintf(o.Stderr, "coppice: %s: %v\n", p.Name, p.Err)
 	}
 }
 
@@ -250,14 +251,14 @@ func remedies(problems []archive.Problem, segment, snapshot string) string {
 func (o *opened) copy(ctx context.Context, from, to string) error {
 	l, err := archive.ParseLocation(to)
 	if err != nil {
-		return wrong("%w", err)
+		return cli.UsageErrorf("%w", err)
 	}
 	src, entries, err := o.open(ctx, from)
 	if err != nil {
 		return err
 	}
 	if src.String() == l.String() {
-		return wrong("%s cannot be copied to itself", src)
+		return cli.UsageErrorf("%s cannot be copied to itself", src)
 	}
 	if !slices.ContainsFunc(entries, func(e archive.Entry) bool { return archive.IsOfRealm(e.Name) }) {
 		return fmt.Errorf("archive %s has no entries of a realm: nothing is copied", src)
@@ -277,7 +278,7 @@ func (o *opened) copy(ctx context.Context, from, to string) error {
 	if done.Others > 0 {
 		others = fmt.Sprintf("; %s not copied, because no entry of a realm has such a name", console.Count(done.Others, "file"))
 	}
-	if _, err := fmt.Fprintf(o.stdout, "%s copied, %s; %d were there already%s\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present, others); err != nil {
+	if _, err := fmt.Fprintf(o.Stdout, "%s copied, %s; %d were there already%s\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present, others); err != nil {
 		return err
 	}
 	if n := len(done.Problems); n > 0 {

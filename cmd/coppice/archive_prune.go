@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -19,7 +20,7 @@ type pruneFlags struct {
 	dryRun        bool
 }
 
-func (a *app) archivePruneCommand() *cobra.Command {
+func archivePruneCommand(a *cli.App) *cobra.Command {
 	var f pruneFlags
 	c := &cobra.Command{
 		Use:   "prune URL --retention SIZE,AGE",
@@ -35,7 +36,7 @@ deleted cannot be read any more: 'coppice events' and 'coppice realm restore' be
 		Example: `  coppice archive prune file:///backup/archive --retention 10GiB,365d --dry-run
   coppice archive prune s3://backup/coppice --retention 365d --id 0192f0c1a2b37c4d8e5f60718293a4b5`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
+		RunE: withArchives(a, func(ctx context.Context, o *opened, args []string) error {
 			return o.prune(ctx, args[0], f)
 		}),
 	}
@@ -47,11 +48,11 @@ deleted cannot be read any more: 'coppice events' and 'coppice realm restore' be
 
 func (o *opened) prune(ctx context.Context, url string, f pruneFlags) error {
 	if f.retention == "" {
-		return wrong("--retention is required: a size such as 10GiB, an age such as 365d, or both with a comma between them")
+		return cli.UsageErrorf("--retention is required: a size such as 10GiB, an age such as 365d, or both with a comma between them")
 	}
 	r, err := lifecycle.ParseRetention(f.retention)
 	if err != nil {
-		return wrong("--retention %s: %w", f.retention, err)
+		return cli.UsageErrorf("--retention %s: %w", f.retention, err)
 	}
 	store, entries, err := o.open(ctx, url)
 	if err != nil {
@@ -67,7 +68,7 @@ func (o *opened) prune(ctx context.Context, url string, f pruneFlags) error {
 		if f.id != "" {
 			return fmt.Errorf("archive %s has no realm with the id %s", store, f.id)
 		}
-		_, err := fmt.Fprintf(o.stdout, "archive %s has no realm\n", store)
+		_, err := fmt.Fprintf(o.Stdout, "archive %s has no realm\n", store)
 		return err
 	}
 	for _, realm := range realms {
@@ -79,9 +80,9 @@ func (o *opened) prune(ctx context.Context, url string, f pruneFlags) error {
 }
 
 func (o *opened) pruneRealm(ctx context.Context, store archive.Store, realm [16]byte, r lifecycle.Retention, dryRun bool) error {
-	now := o.now()
+	now := o.Clock()
 	skipped := func(name string, err error) {
-		_, _ = fmt.Fprintf(o.stderr, "coppice: %s cannot be used, and is passed over: %v\n", name, err)
+		_, _ = fmt.Fprintf(o.Stderr, "coppice: %s cannot be used, and is passed over: %v\n", name, err)
 	}
 	p, err := archive.PlanPrune(ctx, store, realm, archive.PruneRule{Retention: r, Now: now, Check: snapshot.CheckEntry, Skipped: skipped})
 	if err != nil {
@@ -91,7 +92,7 @@ func (o *opened) pruneRealm(ctx context.Context, store archive.Store, realm [16]
 	if dryRun {
 		done = "would be deleted"
 		for _, e := range p.Delete {
-			if _, err := fmt.Fprintf(o.stdout, "%s: %s would be deleted\n", e.Name, console.Bytes(e.Size)); err != nil {
+			if _, err := fmt.Fprintf(o.Stdout, "%s: %s would be deleted\n", e.Name, console.Bytes(e.Size)); err != nil {
 				return err
 			}
 		}
@@ -108,7 +109,7 @@ func (o *opened) pruneRealm(ctx context.Context, store archive.Store, realm [16]
 			return fmt.Errorf("%w; %s deleted, repeat the command to continue", err, console.Count(deleted, "entry"))
 		}
 	}
-	_, err = fmt.Fprintf(o.stdout, "realm id %x: %s %s, %s; %d kept, %s: %s\n", realm, console.Count(len(p.Delete), "entry"), done, console.Bytes(p.DeleteBytes),
+	_, err = fmt.Fprintf(o.Stdout, "realm id %x: %s %s, %s; %d kept, %s: %s\n", realm, console.Count(len(p.Delete), "entry"), done, console.Bytes(p.DeleteBytes),
 		p.Kept, console.Bytes(p.KeptBytes), keptBecause(p))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
@@ -19,7 +20,7 @@ import (
 
 // removal waits until objects are gone, and reports progress.
 type removal struct {
-	*session
+	*cli.Session
 	consumers *lookup.Consumers
 	remaining []string // uids
 	total     int
@@ -41,8 +42,8 @@ const blockersListed = 3
 
 // awaitRemoval waits for the objects with these uids, which this command deletes, to be gone.
 // It prints how many are gone, and what blocks the others.
-func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated bool, timeout time.Duration) error {
-	r := &removal{session: s, remaining: uids, deletes: true}
+func awaitRemoval(ctx context.Context, s *cli.Session, uids []string, truncated bool, timeout time.Duration) error {
+	r := &removal{Session: s, remaining: uids, deletes: true}
 	if truncated {
 		r.more = "+"
 	}
@@ -59,7 +60,7 @@ func (r *removal) await(ctx context.Context, timeout time.Duration) error {
 		defer cancel()
 	}
 	for {
-		start := r.now()
+		start := r.Clock()
 		err := r.look(limited)
 		switch {
 		case err == nil && len(r.remaining) == 0:
@@ -79,7 +80,7 @@ func (r *removal) await(ctx context.Context, timeout time.Duration) error {
 		case <-limited.Done():
 			r.newline()
 			return r.ended(ctx, timeout)
-		case <-time.After(max(lookEvery, lookShares*r.now().Sub(start))):
+		case <-time.After(max(lookEvery, lookShares*r.Clock().Sub(start))):
 		}
 	}
 }
@@ -159,25 +160,25 @@ func (r *removal) say(done bool) error {
 	line := fmt.Sprintf("removed %d/%d%s", r.total-len(r.remaining), r.total, r.more) + console.Prefixed("; ", console.Printable(r.waiting))
 	stable := line == r.before
 	r.before = line
-	if line == r.said || !done && !stable && !r.terminal {
+	if line == r.said || !done && !stable && !r.Terminal {
 		return nil
 	}
 	r.said = line
-	if r.terminal {
+	if r.Terminal {
 		end := ""
 		if done {
 			end = "\n"
 		}
-		_, err := fmt.Fprintf(r.stdout, "\r%s\x1b[K%s", console.Fit(line, r.columns()), end)
+		_, err := fmt.Fprintf(r.Stdout, "\r%s\x1b[K%s", console.Fit(line, r.Columns()), end)
 		return err
 	}
-	_, err := fmt.Fprintln(r.stdout, line)
+	_, err := fmt.Fprintln(r.Stdout, line)
 	return err
 }
 
 // newline ends the line that is being rewritten.
 func (r *removal) newline() {
-	if r.terminal && r.said != "" {
-		_, _ = fmt.Fprintln(r.stdout)
+	if r.Terminal && r.said != "" {
+		_, _ = fmt.Fprintln(r.Stdout)
 	}
 }

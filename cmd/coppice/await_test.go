@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"testing"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 )
 
 // On a terminal one line is rewritten. Elsewhere a line is printed for each state that
@@ -17,7 +19,7 @@ func TestRemovalSays(t *testing.T) {
 		{false, "removed 1/4; waiting: a blocked by b\nremoved 4/4\n"},
 	} {
 		var b bytes.Buffer
-		r := &removal{session: &session{app: &app{stdout: &b, terminal: tc.terminal}}, total: 4, remaining: make([]string, 4)}
+		r := &removal{Session: &cli.Session{App: &cli.App{Stdout: &b, Terminal: tc.terminal}}, total: 4, remaining: make([]string, 4)}
 		say := func(remaining int, waiting string, done bool) {
 			t.Helper()
 			r.remaining, r.waiting = r.remaining[:remaining], waiting

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/bench"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
@@ -298,7 +299,7 @@ type benchFlags struct {
 	profile    string
 }
 
-func (a *app) benchCommand() *cobra.Command {
+func benchCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "bench",
 		GroupID: "operate",
@@ -309,12 +310,12 @@ random names, two labels and one owner.
 ` + benchServer,
 	}
 	for _, b := range benchmarks {
-		c.AddCommand(a.benchmarkCommand(b))
+		c.AddCommand(benchmarkCommand(a, b))
 	}
 	return c
 }
 
-func (a *app) benchmarkCommand(b benchmark) *cobra.Command {
+func benchmarkCommand(a *cli.App, b benchmark) *cobra.Command {
 	var f benchFlags
 	var make func() (bench.Benchmark, error)
 	c := &cobra.Command{
@@ -331,14 +332,14 @@ func (a *app) benchmarkCommand(b benchmark) *cobra.Command {
 				err = atLeastOne(number{"--processors", f.processors})
 			}
 			if err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
 			f.elsewhere = c.Flags().Changed("server") || c.Flags().Changed("context")
-			return a.bench(c.Context(), f, run)
+			return runBench(c.Context(), a, f, run)
 		},
 	}
 	if !b.alone {
-		a.clientFlags(c)
+		a.ClientFlags(c)
 		c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors, without --server")
 		c.Flags().BoolVar(&f.processes, "processes", false, "run each service as a process of its own, without --server")
 	} else {
@@ -357,9 +358,9 @@ func (a *app) benchmarkCommand(b benchmark) *cobra.Command {
 	return c
 }
 
-// bench runs a benchmark.
-func (a *app) bench(ctx context.Context, f benchFlags, run bench.Benchmark) (err error) {
-	d, err := a.benchDeployment(ctx, f)
+// runBench runs a benchmark.
+func runBench(ctx context.Context, a *cli.App, f benchFlags, run bench.Benchmark) (err error) {
+	d, err := benchDeployment(ctx, a, f)
 	if err != nil {
 		return err
 	}
@@ -368,20 +369,20 @@ func (a *app) bench(ctx context.Context, f benchFlags, run bench.Benchmark) (err
 	if err != nil {
 		return err
 	}
-	a.clearLine()
+	clearLine(a)
 	if f.output == "json" {
-		return json.NewEncoder(a.stdout).Encode(r)
+		return json.NewEncoder(a.Stdout).Encode(r)
 	}
-	return r.Table(a.stdout)
+	return r.Table(a.Stdout)
 }
 
-func (a *app) benchDeployment(ctx context.Context, f benchFlags) (*bench.Deployment, error) {
+func benchDeployment(ctx context.Context, a *cli.App, f benchFlags) (*bench.Deployment, error) {
 	config := bench.Config{
-		Processors: f.processors, Processes: f.processes, Version: version(), Log: a.quietLogger(), Progress: a.benchProgress(),
+		Processors: f.processors, Processes: f.processes, Version: version(), Log: a.QuietLogger(), Progress: benchProgress(a),
 		Archive: f.archive, Measuring: func() (func() error, error) { return startProfiles(f.profile) },
 	}
 	if f.elsewhere {
-		c, nc, err := a.client(ctx)
+		c, nc, err := a.NewClient(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -407,8 +408,8 @@ func (a *app) benchDeployment(ctx context.Context, f benchFlags) (*bench.Deploym
 
 // benchProgress returns a Progress that draws a bar if stderr is a terminal, nil if
 // it is not.
-func (a *app) benchProgress() bench.Progress {
-	if !isTerminal(a.stderr) {
+func benchProgress(a *cli.App) bench.Progress {
+	if !cli.IsTerminal(a.Stderr) {
 		return nil
 	}
 	var mu sync.Mutex
@@ -422,13 +423,13 @@ func (a *app) benchProgress() bench.Progress {
 		last = time.Now()
 		const width = 40
 		full := width * done / max(1, total)
-		_, _ = fmt.Fprintf(a.stderr, "\r%-24.24s [%s%s] %3d%%", what, strings.Repeat("=", full), strings.Repeat(" ", width-full), 100*done/max(1, total))
+		_, _ = fmt.Fprintf(a.Stderr, "\r%-24.24s [%s%s] %3d%%", what, strings.Repeat("=", full), strings.Repeat(" ", width-full), 100*done/max(1, total))
 	}
 }
 
 // clearLine removes the bar.
-func (a *app) clearLine() {
-	if isTerminal(a.stderr) {
-		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K")
+func clearLine(a *cli.App) {
+	if cli.IsTerminal(a.Stderr) {
+		_, _ = fmt.Fprint(a.Stderr, "\r\x1b[K")
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-func (a *app) brakeCommand() *cobra.Command {
+func brakeCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "brake",
 		GroupID: "operate",
@@ -20,7 +21,7 @@ func (a *app) brakeCommand() *cobra.Command {
 		Long: `The brake of a kind bounds how many of its objects the collector deletes within a window.
 When the bound is exceeded, the collector deletes no more of them until the brake is
 released. What users delete is never counted and never refused.`,
-		Args: unknownCommand,
+		Args: cli.UnknownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var output string
@@ -28,10 +29,10 @@ released. What users delete is never counted and never refused.`,
 		Use:   "status",
 		Short: "Show the brakes of the realm",
 		Args:  cobra.NoArgs,
-		RunE:  a.in(func(ctx context.Context, s *session, _ []string) error { return s.brakes(ctx, output) }),
+		RunE:  a.InSession(func(ctx context.Context, s *cli.Session, _ []string) error { return listBrakes(ctx, s, output) }),
 	}
-	status.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
-	completeFlag(status, "output", textFormats()...)
+	status.Flags().StringVarP(&output, "output", "o", cli.FormatText, "text or json")
+	cli.CompleteFlag(status, "output", cli.TextFormats()...)
 	var dryRun bool
 	release := &cobra.Command{
 		Use:   "release KIND",
@@ -42,37 +43,37 @@ the window ends, other deletions trip the brake again.`,
 		Example: `  coppice brake release pods --dry-run
   coppice brake release pods`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.releaseBrake(ctx, args[0], dryRun)
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return releaseBrake(ctx, s, args[0], dryRun)
 		}),
 	}
 	release.Flags().BoolVar(&dryRun, "dry-run", false, "say what the release would let through, and change nothing")
 	for _, sub := range []*cobra.Command{status, release} {
-		a.clientFlags(sub)
+		a.ClientFlags(sub)
 		c.AddCommand(sub)
 	}
 	return c
 }
 
-func (s *session) brakes(ctx context.Context, output string) error {
-	if err := checkFormat(output, textFormats()...); err != nil {
+func listBrakes(ctx context.Context, s *cli.Session, output string) error {
+	if err := cli.CheckFormat(output, cli.TextFormats()...); err != nil {
 		return err
 	}
-	list, err := s.c.Operations().Brakes(ctx)
+	list, err := s.Client.Operations().Brakes(ctx)
 	if err != nil {
 		return err
 	}
-	if output == formatJSON {
-		e := json.NewEncoder(s.stdout)
+	if output == cli.FormatJSON {
+		e := json.NewEncoder(s.Stdout)
 		e.SetIndent("", "    ")
 		return e.Encode(list)
 	}
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(s.stderr, "no kind has a brake")
+		_, err := fmt.Fprintln(s.Stderr, "no kind has a brake")
 		return err
 	}
 	unused := 0
-	t := console.Table{W: s.stdout}
+	t := console.Table{W: s.Stdout}
 	if err := t.Text("KIND", "BRAKE", "DELETED", "SINCE", "STATE"); err != nil {
 		return err
 	}
@@ -83,10 +84,10 @@ func (s *session) brakes(ctx context.Context, output string) error {
 		}
 		since, state := "-", "open"
 		if b.GetSince() != 0 {
-			since = console.Clock(time.UnixMicro(b.GetSince()), s.now())
+			since = console.Clock(time.UnixMicro(b.GetSince()), s.Clock())
 		}
 		if b.GetTripped() != 0 {
-			state = "tripped at " + console.Clock(time.UnixMicro(b.GetTripped()), s.now())
+			state = "tripped at " + console.Clock(time.UnixMicro(b.GetTripped()), s.Clock())
 		}
 		if err := t.Text(b.GetResource(), brakePolicy(b), fmt.Sprintf("%d of %d", b.GetCounted(), b.GetLimit()), since, state); err != nil {
 			return err
@@ -95,7 +96,7 @@ func (s *session) brakes(ctx context.Context, output string) error {
 	if err := t.Flush(); err != nil || unused == 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(s.stderr, "%s more: nothing of them is counted\n", console.Count(unused, "kind"))
+	_, err = fmt.Fprintf(s.Stderr, "%s more: nothing of them is counted\n", console.Count(unused, "kind"))
 	return err
 }
 
@@ -111,13 +112,13 @@ func brakePolicy(b *client.BrakeStatus) string {
 	return fmt.Sprintf("%s or %d%% in %s", console.Count(int(b.GetObjects()), "object"), b.GetPercent(), window)
 }
 
-func (s *session) releaseBrake(ctx context.Context, name string, dryRun bool) error {
-	k, err := s.find(name)
+func releaseBrake(ctx context.Context, s *cli.Session, name string, dryRun bool) error {
+	k, err := s.FindKind(name)
 	if err != nil {
 		return err
 	}
 	resource := client.ResourceOf(k)
-	r, err := s.c.Operations().ReleaseBrake(ctx, resource, client.DryRun(dryRun))
+	r, err := s.Client.Operations().ReleaseBrake(ctx, resource, client.DryRun(dryRun))
 	if err != nil {
 		return err
 	}
@@ -130,6 +131,6 @@ func (s *session) releaseBrake(ctx context.Context, name string, dryRun bool) er
 	case r.GetMore():
 		text = fmt.Sprintf("the brake of %s lets %s through that were pending at revision %d, and stays tripped: more are pending; release it again", resource, console.Count(int(r.GetReleased()), "deletion"), r.GetPendingRevision())
 	}
-	_, err = fmt.Fprintln(s.stdout, text)
+	_, err = fmt.Fprintln(s.Stdout, text)
 	return err
 }

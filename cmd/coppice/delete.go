@@ -14,14 +14,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/planname"
 )
 
 type deleteFlags struct {
-	where
-	fileFlags
+	cli.Where
+	cli.FileFlags
 	selector       string
 	every          bool
 	cascade        string
@@ -39,7 +40,7 @@ type deleteFlags struct {
 	output         string
 }
 
-func (a *app) deleteCommand() *cobra.Command {
+func deleteCommand(a *cli.App) *cobra.Command {
 	var f deleteFlags
 	var c *cobra.Command
 	c = &cobra.Command{
@@ -74,14 +75,14 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
   coppice delete --plan-file plan.json
   coppice delete -f web.yaml --ignore-not-found
   coppice delete cm/web -n shop --ignore-read-errors --reason "ticket 42"`,
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
 			for _, decided := range []string{"cascade", "grace-period", "now", "force", "namespace", "all-namespaces"} {
 				if f.planFile != "" && c.Flags().Changed(decided) {
-					return wrong("--%s does not go with --plan-file, which says what to delete and how", decided)
+					return cli.UsageErrorf("--%s does not go with --plan-file, which says what to delete and how", decided)
 				}
 			}
-			if err := checkFormat(f.output, formatText, formatName); err != nil {
+			if err := cli.CheckFormat(f.output, cli.FormatText, cli.FormatName); err != nil {
 				return err
 			}
 			if err := f.checkCascade(c, args); err != nil {
@@ -90,50 +91,50 @@ read, or if its body in the log can be decoded: then 'coppice rebuild' repairs i
 			if f.ignoreErrors {
 				for _, other := range []string{"selector", "field-selector", "all", "filename", "cascade", "grace-period", "now", "force", "plan", "plan-file", "wait", "timeout", "ignore-not-found"} {
 					if c.Flags().Changed(other) {
-						return wrong("--%s does not go with --ignore-read-errors, which deletes one object, and nothing else", other)
+						return cli.UsageErrorf("--%s does not go with --ignore-read-errors, which deletes one object, and nothing else", other)
 					}
 				}
-				return s.deleteUnreadable(ctx, args, f)
+				return deleteUnreadable(ctx, s, args, f)
 			}
 			if f.reason != "" {
-				return wrong("--reason goes with --ignore-read-errors")
+				return cli.UsageErrorf("--reason goes with --ignore-read-errors")
 			}
 			named := c.Flags().Changed("plan")
 			switch {
 			case f.dryRun == "cascade" && (named || f.planFile != ""):
-				return wrong("--dry-run=cascade makes a plan, and --plan and --plan-file name one: --plan with --dry-run=server says whether it is still what would be done")
+				return cli.UsageErrorf("--dry-run=cascade makes a plan, and --plan and --plan-file name one: --plan with --dry-run=server says whether it is still what would be done")
 			case named:
 				if err := f.byPlan(c.Flags()); err != nil {
 					return err
 				}
 			}
-			return s.delete(ctx, args, f)
+			return deleteObjects(ctx, s, args, f)
 		}),
 	}
 	f.victimFlags(c)
 	f.policyFlags(c)
-	dryRunFlag(c, &f.dryRun)
-	completeFlag(c, "dry-run", "server", "client", "cascade", "none")
+	cli.DryRunFlag(c, &f.dryRun)
+	cli.CompleteFlag(c, "dry-run", "server", "client", "cascade", "none")
 	c.Flags().Lookup("dry-run").Usage = "server: evaluate the request and change nothing; client: only show what it names; cascade: plan all that would follow; or none"
 	c.Flags().StringVar(&f.plan, "plan", "", "delete as this plan says, or nothing if the deletion would do something else by now; 'coppice plan delete' prints the plan")
 	c.Flags().StringVar(&f.planFile, "plan-file", "", "carry out the plan in this file, which 'coppice plan delete --out' has written")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until the objects and the expected cascade are gone")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: no limit")
-	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text, or name: only the names of the objects")
-	completeFlag(c, "output", formatText, formatName)
+	c.Flags().StringVarP(&f.output, "output", "o", cli.FormatText, "text, or name: only the names of the objects")
+	cli.CompleteFlag(c, "output", cli.FormatText, cli.FormatName)
 	c.Flags().BoolVar(&f.ignoreErrors, "ignore-read-errors", false, "delete one object that cannot be read, without calling its finalizers")
 	c.Flags().StringVar(&f.reason, "reason", "", "with --ignore-read-errors: why, for the log (required)")
-	a.clientFlags(c)
-	a.atFlag(c)
+	a.ClientFlags(c)
+	a.AtFlag(c)
 	return c
 }
 
 // victimFlags adds the flags that say what to delete.
 func (f *deleteFlags) victimFlags(c *cobra.Command) {
-	f.where.flags(c, true)
-	f.fileFlags.flags(c)
+	f.Where.Flags(c, true)
+	f.FileFlags.Flags(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
-	f.fieldFlag(c)
+	f.FieldFlag(c)
 	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
 }
@@ -148,7 +149,7 @@ func (f deleteFlags) checkCascade(c *cobra.Command, args []string) error {
 	}
 	for policy := range policies {
 		if slices.Contains(args, policy) {
-			return wrong("--cascade takes its value after an equals sign: write --cascade=%[1]s, or TYPE/%[1]s if an object is meant that is called %[1]s", policy)
+			return cli.UsageErrorf("--cascade takes its value after an equals sign: write --cascade=%[1]s, or TYPE/%[1]s if an object is meant that is called %[1]s", policy)
 		}
 	}
 	return nil
@@ -161,7 +162,7 @@ func (f *deleteFlags) policyFlags(c *cobra.Command) {
 	c.Flags().Int64Var(&f.grace, "grace-period", -1, "seconds that the agent gets to end the object; negative: the object's own grace period")
 	c.Flags().BoolVar(&f.now, "now", false, "the same as --grace-period=1")
 	c.Flags().BoolVar(&f.force, "force", false, "the same as --grace-period=0: agents get no time; finalizers still block")
-	completeFlag(c, "cascade", slices.Sorted(maps.Keys(policies))...)
+	cli.CompleteFlag(c, "cascade", slices.Sorted(maps.Keys(policies))...)
 }
 
 // gracePeriod returns the seconds that --grace-period, --now and --force say; negative:
@@ -169,7 +170,7 @@ func (f *deleteFlags) policyFlags(c *cobra.Command) {
 func (f deleteFlags) gracePeriod() (int64, error) {
 	switch {
 	case f.now && f.force, (f.now || f.force) && f.grace > 0, f.now && f.grace == 0:
-		return 0, wrong("--now, --force and --grace-period=%d exclude each other: choose one", f.grace)
+		return 0, cli.UsageErrorf("--now, --force and --grace-period=%d exclude each other: choose one", f.grace)
 	case f.now:
 		return 1, nil
 	case f.force:
@@ -182,17 +183,17 @@ func (f deleteFlags) gracePeriod() (int64, error) {
 func (f deleteFlags) options() (o client.DeleteOptions, err error) {
 	policy, ok := policies[strings.ToLower(f.cascade)]
 	if !ok {
-		return o, wrong("--cascade=%s is not known; there are background, foreground and orphan", f.cascade)
+		return o, cli.UsageErrorf("--cascade=%s is not known; there are background, foreground and orphan", f.cascade)
 	}
 	o.Propagation = policy
 	if f.named != nil {
 		o.Propagation = client.PropagationPolicy(f.named.Policy)
 	}
-	mode, err := dryRun(f.dryRun)
+	mode, err := cli.ParseDryRun(f.dryRun)
 	if err != nil {
 		return o, err
 	}
-	o.DryRun = mode.on()
+	o.DryRun = mode.On()
 	grace, err := f.gracePeriod()
 	if err != nil {
 		return o, err
@@ -207,35 +208,35 @@ func (f deleteFlags) options() (o client.DeleteOptions, err error) {
 	return o, nil
 }
 
-func (s *session) delete(ctx context.Context, args []string, f deleteFlags) error {
-	if s.at != "" && f.dryRun != "cascade" {
-		return wrong("--at goes with --dry-run=cascade: the past cannot be changed")
+func deleteObjects(ctx context.Context, s *cli.Session, args []string, f deleteFlags) error {
+	if s.At != "" && f.dryRun != "cascade" {
+		return cli.UsageErrorf("--at goes with --dry-run=cascade: the past cannot be changed")
 	}
 	if f.dryRun == "cascade" {
 		f.dryRun = "none"
-		return s.planDeletion(ctx, args, planFlags{deleteFlags: f, output: formatText})
+		return planDeletion(ctx, s, args, planFlags{deleteFlags: f, output: cli.FormatText})
 	}
 	if f.planFile != "" {
-		return s.deletePlanFile(ctx, args, f)
+		return deletePlanFile(ctx, s, args, f)
 	}
 	options, err := f.options()
 	if err != nil {
 		return err
 	}
-	failed := &failures{app: s.app}
-	victims, err := s.victims(ctx, args, f, failed)
+	failed := &cli.Failures{App: s.App}
+	victims, err := findVictims(ctx, s, args, f, failed)
 	if err == nil {
-		victims, err = s.separated(ctx, victims, f)
+		victims, err = separated(ctx, s, victims, f)
 	}
 	if err != nil {
 		return err
 	}
-	d := &deletion{session: s, f: f, options: options, failed: failed, dry: dryMode(f.dryRun)}
+	d := &deletion{Session: s, f: f, options: options, failed: failed, dry: cli.DryMode(f.dryRun)}
 	d.warnOfScope(victims)
 	if f.plan != "" {
 		return d.planned(ctx, victims)
 	}
-	if f.wait && !d.dry.on() {
+	if f.wait && !d.dry.On() {
 		return d.waiting(ctx, victims)
 	}
 	for _, v := range victims {
@@ -249,19 +250,19 @@ func (s *session) delete(ctx context.Context, args []string, f deleteFlags) erro
 // warnOfScope warns, as kubectl does, that -n does not bound the deletion of objects that are in no namespace.
 func (d *deletion) warnOfScope(victims []victim) {
 	i := slices.IndexFunc(victims, func(v victim) bool { return !v.kind.Namespaced() })
-	if i < 0 || d.givenNamespace == "" || d.f.all {
+	if i < 0 || d.GivenNamespace == "" || d.f.AllNamespaces {
 		return
 	}
-	_, _ = fmt.Fprintf(d.stderr, "warning: %s are not in namespaces: --namespace does not restrict which of them are deleted\n", client.ResourceOf(victims[i].kind))
+	_, _ = fmt.Fprintf(d.Stderr, "warning: %s are not in namespaces: --namespace does not restrict which of them are deleted\n", client.ResourceOf(victims[i].kind))
 }
 
 // deletion deletes objects, and reports the result of each.
 type deletion struct {
-	*session
+	*cli.Session
 	f       deleteFlags
 	options client.DeleteOptions
-	failed  *failures
-	dry     dryMode
+	failed  *cli.Failures
+	dry     cli.DryMode
 	quiet   bool
 	done    []string // uids
 }
@@ -271,10 +272,10 @@ func (d *deletion) one(ctx context.Context, v victim) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if d.dry == dryClient {
+	if d.dry == cli.DryClient {
 		return d.show(ctx, v)
 	}
-	objects := d.objects(v.kind, v.namespace)
+	objects := d.Objects(v.kind, v.namespace)
 	if v.collection {
 		matching := func() ([]client.DeleteResult, error) {
 			if d.f.selector == "" { // --all
@@ -293,15 +294,15 @@ func (d *deletion) one(ctx context.Context, v victim) error {
 	options := d.options
 	options.UID = v.uid
 	r, err := objects.Delete(ctx, v.name, options)
-	return d.report(v, r, d.ifImplicit(ctx, v.kind, v.name, err))
+	return d.report(v, r, d.IfImplicit(ctx, v.kind, v.name, err))
 }
 
 // show prints what a victim names, and deletes nothing.
 func (d *deletion) show(ctx context.Context, v victim) error {
-	objects := d.objects(v.kind, v.namespace)
+	objects := d.Objects(v.kind, v.namespace)
 	if !v.collection {
 		o, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
-		return d.report(v, &client.DeleteResult{State: client.Removed, Object: o}, d.ifImplicit(ctx, v.kind, v.name, err))
+		return d.report(v, &client.DeleteResult{State: client.Removed, Object: o}, d.IfImplicit(ctx, v.kind, v.name, err))
 	}
 	for o, err := range objects.List(ctx, client.LabelSelector(d.f.selector), client.IncludeUninitialized(true)) {
 		if err != nil {
@@ -326,15 +327,15 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 		case v.at != "":
 			err = fmt.Errorf("%s: %w", v.at, err)
 		}
-		d.failed.add(err)
+		d.failed.Add(err)
 		return nil
 	}
 	m := r.Object.GetMetadata()
 	d.done = append(d.done, m.GetUid())
 	key := console.Printable(printing.Key(v.kind, cmp.Or(m.GetName(), v.name)))
 	switch {
-	case d.f.output == formatName:
-		_, err = fmt.Fprintln(d.stdout, key)
+	case d.f.output == cli.FormatName:
+		_, err = fmt.Fprintln(d.Stdout, key)
 		return err
 	case d.quiet:
 		return nil
@@ -343,13 +344,13 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 	if r.State == client.Pending {
 		what = "is being deleted" + console.Prefixed("; blocked by ", console.Short(m.GetFinalizers(), console.Listed))
 	}
-	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", key, what, d.dry.suffix())
+	_, err = fmt.Fprintf(d.Stdout, "%s %s%s\n", key, what, d.dry.Suffix())
 	return err
 }
 
 func (d *deletion) end() error {
-	if len(d.done) == 0 && d.failed.n == 0 && !d.f.ignoreNotFound {
-		_, _ = fmt.Fprintln(d.stderr, "nothing to delete")
+	if len(d.done) == 0 && d.failed.Count == 0 && !d.f.ignoreNotFound {
+		_, _ = fmt.Fprintln(d.Stderr, "nothing to delete")
 	}
-	return d.failed.err("deleted", len(d.done)+d.failed.n)
+	return d.failed.Err("deleted", len(d.done)+d.failed.Count)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -24,28 +25,28 @@ type victim struct {
 	uid        string // empty if it is not known
 }
 
-// victims returns the objects and collections that the arguments and flags select.
-func (s *session) victims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
-	if err := checkSelection(f.every, f.selector, f.fields); err != nil {
+// findVictims returns the objects and collections that the arguments and flags select.
+func findVictims(ctx context.Context, s *cli.Session, args []string, f deleteFlags, failed *cli.Failures) ([]victim, error) {
+	if err := cli.CheckSelection(f.every, f.selector, f.Fields); err != nil {
 		return nil, err
 	}
-	if len(f.files) > 0 {
-		return s.fileVictims(ctx, args, f, failed)
+	if len(f.Files) > 0 {
+		return fileVictims(ctx, s, args, f, failed)
 	}
-	targets, err := s.targets(args)
+	targets, err := s.Targets(args)
 	if err == nil {
-		err = s.checkSelected(targets, f.where, f.every || f.selector != "" || f.fields != "")
+		err = s.CheckSelected(targets, f.Where, f.every || f.selector != "" || f.Fields != "")
 	}
 	if err != nil {
 		return nil, err
 	}
 	var victims []victim
 	for _, t := range targets {
-		if len(t.names) == 0 {
-			victims = append(victims, victim{kind: t.kind, namespace: f.of(t.kind), collection: true})
+		if len(t.Names) == 0 {
+			victims = append(victims, victim{kind: t.Kind, namespace: f.Of(t.Kind), collection: true})
 		}
-		for _, name := range t.names {
-			victims = append(victims, victim{kind: t.kind, namespace: f.of(t.kind), name: name})
+		for _, name := range t.Names {
+			victims = append(victims, victim{kind: t.Kind, namespace: f.Of(t.Kind), name: name})
 		}
 	}
 	return victims, nil
@@ -53,14 +54,14 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 
 // separated returns victims as the server deletes them, which selects by labels only, and in one
 // namespace: the objects that --field-selector selects, and with -A a collection for each namespace.
-func (s *session) separated(ctx context.Context, victims []victim, f deleteFlags) (list []victim, err error) {
+func separated(ctx context.Context, s *cli.Session, victims []victim, f deleteFlags) (list []victim, err error) {
 	for _, v := range victims {
 		parts := []victim{v}
 		switch {
-		case v.collection && f.fields != "":
-			parts, err = s.selectedVictims(ctx, v.kind, f)
-		case v.collection && f.all && v.kind.Namespaced():
-			parts, err = s.collections(ctx, v.kind, f)
+		case v.collection && f.Fields != "":
+			parts, err = selectedVictims(ctx, s, v.kind, f)
+		case v.collection && f.AllNamespaces && v.kind.Namespaced():
+			parts, err = collectionsIn(ctx, s, v.kind, f)
 		}
 		if err != nil {
 			return nil, err
@@ -71,9 +72,9 @@ func (s *session) separated(ctx context.Context, victims []victim, f deleteFlags
 }
 
 // selectedVictims are the objects that --field-selector selects.
-func (s *session) selectedVictims(ctx context.Context, k client.Kind, f deleteFlags) (victims []victim, err error) {
-	f.uninitialized = true
-	err = s.each(ctx, target{kind: k}, f.where, f.selector, func(o *coppicev1.Object) error {
+func selectedVictims(ctx context.Context, s *cli.Session, k client.Kind, f deleteFlags) (victims []victim, err error) {
+	f.Uninitialized = true
+	err = s.Each(ctx, cli.Target{Kind: k}, f.Where, f.selector, func(o *coppicev1.Object) error {
 		m := o.GetMetadata()
 		victims = append(victims, victim{kind: k, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUid()})
 		return nil
@@ -83,25 +84,25 @@ func (s *session) selectedVictims(ctx context.Context, k client.Kind, f deleteFl
 
 // fileVictims returns the objects of manifests in the order in which they are deleted: the
 // last first, Namespaces after their contents, and kinds after their objects.
-func (s *session) fileVictims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
-	if f.every || f.selector != "" || f.fields != "" {
-		return nil, wrong("--all, -l and --field-selector select objects; they do not go with -f")
+func fileVictims(ctx context.Context, s *cli.Session, args []string, f deleteFlags, failed *cli.Failures) ([]victim, error) {
+	if f.every || f.selector != "" || f.Fields != "" {
+		return nil, cli.UsageErrorf("--all, -l and --field-selector select objects; they do not go with -f")
 	}
-	entries, err := s.entries(ctx, f.fileFlags, args)
+	entries, err := s.Entries(ctx, f.FileFlags, args)
 	if err != nil {
 		return nil, err
 	}
 	var victims []victim
 	for _, e := range entries {
-		if s.skipUnregistered(e, f, failed) {
+		if skipUnregistered(s, e, f, failed) {
 			continue
 		}
-		i, err := s.placeNamed(e, f.ofManifests())
+		i, err := s.PlaceNamed(e, f.OfManifests())
 		if err != nil {
-			failed.add(err)
+			failed.Add(err)
 			continue
 		}
-		victims = append(victims, victim{kind: i.kind, namespace: i.namespace, name: e.Object.GetMetadata().GetName(), at: e.At.String()})
+		victims = append(victims, victim{kind: i.Kind, namespace: i.Namespace, name: e.Object.GetMetadata().GetName(), at: e.At.String()})
 	}
 	slices.Reverse(victims)
 	slices.SortStableFunc(victims, func(a, b victim) int { return cmp.Compare(a.contains(), b.contains()) })
@@ -110,12 +111,12 @@ func (s *session) fileVictims(ctx context.Context, args []string, f deleteFlags,
 
 // contains is 0 for an object that contains no others, 1 for a Namespace, and 2 for a kind.
 func (v victim) contains() int {
-	return slices.Index([]client.Resource{namespacesResource, client.KindsResource}, client.ResourceOf(v.kind)) + 1
+	return slices.Index([]client.Resource{cli.NamespacesResource, client.KindsResource}, client.ResourceOf(v.kind)) + 1
 }
 
 // skipUnregistered reports whether the kind of an object is not registered, perhaps because it was
 // deleted before. Such an object does not exist; with --ignore-not-found that is a warning only.
-func (s *session) skipUnregistered(e manifestfile.Entry, f deleteFlags, failed *failures) bool {
+func skipUnregistered(s *cli.Session, e manifestfile.Entry, f deleteFlags, failed *cli.Failures) bool {
 	if e.Err != nil {
 		return false
 	}
@@ -124,20 +125,20 @@ func (s *session) skipUnregistered(e manifestfile.Entry, f deleteFlags, failed *
 		return false
 	}
 	err := fmt.Errorf("%s %q not found: the kind %s %s is not registered in realm %q; `coppice get kinds` shows those that are",
-		o.GetKind(), o.GetMetadata().GetName(), o.GetApiVersion(), o.GetKind(), s.realm)
+		o.GetKind(), o.GetMetadata().GetName(), o.GetApiVersion(), o.GetKind(), s.Realm)
 	if f.ignoreNotFound {
-		s.warn(e.At, []string{err.Error()})
+		s.Warn(e.At, []string{err.Error()})
 	} else {
-		failed.add(fmt.Errorf("%s: %w", e.At, err))
+		failed.Add(fmt.Errorf("%s: %w", e.At, err))
 	}
 	return true
 }
 
-// collections returns a collection for each namespace that has objects of a kind.
-func (s *session) collections(ctx context.Context, k client.Kind, f deleteFlags) (list []victim, err error) {
+// collectionsIn returns a collection for each namespace that has objects of a kind.
+func collectionsIn(ctx context.Context, s *cli.Session, k client.Kind, f deleteFlags) (list []victim, err error) {
 	found := map[string]bool{}
-	f.uninitialized = true // they go as well
-	err = s.each(ctx, target{kind: k}, f.where, f.selector, func(o *coppicev1.Object) error {
+	f.Uninitialized = true // they go as well
+	err = s.Each(ctx, cli.Target{Kind: k}, f.Where, f.selector, func(o *coppicev1.Object) error {
 		found[o.GetMetadata().GetNamespace()] = true
 		return nil
 	})

@@ -51,7 +51,7 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 		}
 		maps.Copy(goes, planned)
 		truncated := (below.Truncated && planned == nil || !ok) && d.options.Propagation != client.Orphan
-		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
+		if err := awaitRemoval(ctx, d.Session, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (d *deletion) plannedRemovals(ctx context.Context, victims []victim) map[st
 	if err != nil {
 		return nil
 	}
-	p, err := d.plan(ctx, r)
+	p, err := makePlan(ctx, d.Session, r)
 	if err != nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (d *deletion) plannedRemovals(ctx context.Context, victims []victim) map[st
 // deleted. If an object does not exist, the deletion reports it.
 func (d *deletion) find(ctx context.Context, victims []victim) (uids []string, err error) {
 	for i, v := range victims {
-		objects := d.objects(v.kind, v.namespace)
+		objects := d.Objects(v.kind, v.namespace)
 		if !v.collection {
 			o, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
 			switch {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -23,7 +24,7 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
-func (a *app) demoCommand() *cobra.Command {
+func demoCommand(a *cli.App) *cobra.Command {
 	var act string
 	c := &cobra.Command{
 		Use:     "demo",
@@ -40,10 +41,10 @@ and undone. It shows the commands with what they print.
 
 The command fails if anything differs from what is expected.`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), act) },
+		RunE: func(c *cobra.Command, _ []string) error { return runDemo(c.Context(), a, act) },
 	}
 	c.Flags().StringVar(&act, "act", actDeletion, "deletion or safety")
-	completeFlag(c, "act", actDeletion, actSafety)
+	cli.CompleteFlag(c, "act", actDeletion, actSafety)
 	return c
 }
 
@@ -56,9 +57,9 @@ const (
 // demoTimeout is how long all of it may take.
 const demoTimeout = 5 * time.Minute
 
-func (a *app) demo(ctx context.Context, act string) (err error) {
+func runDemo(ctx context.Context, a *cli.App, act string) (err error) {
 	if act != actDeletion && act != actSafety {
-		return wrong("--act %s: it is %s or %s", act, actDeletion, actSafety)
+		return cli.UsageErrorf("--act %s: it is %s or %s", act, actDeletion, actSafety)
 	}
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
 	defer cancel()
@@ -68,10 +69,10 @@ func (a *app) demo(ctx context.Context, act string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	start := time.Now()
-	config := allinone.Config{Dir: dir, Version: version(), Log: a.quietLogger()}
+	config := allinone.Config{Dir: dir, Version: version(), Log: a.QuietLogger()}
 	if act == actSafety {
 		config.Host, config.Port = "127.0.0.1", -1 // its commands connect as those of a user
-		config.Log = a.loggerAt(slog.LevelError)   // a brake that trips is part of the demo
+		config.Log = a.LoggerAt(slog.LevelError)   // a brake that trips is part of the demo
 	}
 	stack, err := allinone.Start(ctx, config)
 	if err != nil {
@@ -81,15 +82,15 @@ func (a *app) demo(ctx context.Context, act string) (err error) {
 	if err := stack.Await(ctx); err != nil {
 		return err
 	}
-	if err := a.say("graph, processor, finalizers and scanner are ready in %.1fs, and meet on an embedded NATS server.\n", time.Since(start).Seconds()); err != nil {
+	if err := say(a, "graph, processor, finalizers and scanner are ready in %.1fs, and meet on an embedded NATS server.\n", time.Since(start).Seconds()); err != nil {
 		return err
 	}
 	nc, err := stack.Conn(bus.LocalUser)
 	if err != nil {
 		return err
 	}
-	d := &demo{session: a.session(client.New(nc), nc), stack: stack, called: make(chan struct{}, 1), release: make(chan struct{})}
-	if err := d.relearn(ctx); err != nil {
+	d := &demo{Session: a.NewSession(client.New(nc), nc), stack: stack, called: make(chan struct{}, 1), release: make(chan struct{})}
+	if err := d.ReadKinds(ctx); err != nil {
 		return err
 	}
 	finish := d.control(ctx)
@@ -101,7 +102,7 @@ func (a *app) demo(ctx context.Context, act string) (err error) {
 	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
-	return d.verify(ctx, demoTimeout, false)
+	return verifyState(ctx, d.Session, demoTimeout, false)
 }
 
 // rounds deletes the Deployment in all ways.
@@ -114,14 +115,14 @@ func (d *demo) rounds(ctx context.Context) error {
 	return nil
 }
 
-func (a *app) say(format string, args ...any) error {
-	_, err := fmt.Fprintf(a.stdout, format, args...)
+func say(a *cli.App, format string, args ...any) error {
+	_, err := fmt.Fprintf(a.Stdout, format, args...)
 	return err
 }
 
 // demo is a running demonstration.
 type demo struct {
-	*session
+	*cli.Session
 	stack *allinone.Stack
 	// called receives when the finalizer of the Pod that is shown waiting is
 	// called; the finalizer returns when release is closed.
@@ -129,7 +130,7 @@ type demo struct {
 }
 
 // as returns a client that acts as an actor.
-func (d *demo) as(actor string) *client.Client { return client.New(d.nc, client.WithActor(actor)) }
+func (d *demo) as(actor string) *client.Client { return client.New(d.Conn, client.WithActor(actor)) }
 
 // demoFinalizer is on one of the Pods of the manifests.
 const demoFinalizer = "example.com/bucket"
@@ -153,7 +154,7 @@ func (d *demo) control(ctx context.Context) (finish func() error) {
 func (d *demo) emptyBucket(ctx context.Context, call *client.Call) error {
 	m := call.Object.GetMetadata()
 	if err := poll.Until(ctx, func() (bool, error) {
-		pod, err := d.c.Resource(call.Resource, m.GetNamespace()).Get(ctx, m.GetName())
+		pod, err := d.Client.Resource(call.Resource, m.GetNamespace()).Get(ctx, m.GetName())
 		return pod.GetMetadata().GetDeletionGracePeriodSeconds() == 0, err
 	}); err != nil {
 		return err
@@ -176,15 +177,15 @@ func (d *demo) emptyBucket(ctx context.Context, call *client.Call) error {
 // round creates a Deployment with all its dependents, deletes it, and compares the
 // outcome with what is expected.
 func (d *demo) round(ctx context.Context, n int, r demoRound) error {
-	if err := d.say("\n%d. %s: %s\n\n", n, r.name, r.about); err != nil {
+	if err := say(d.App, "\n%d. %s: %s\n\n", n, r.name, r.about); err != nil {
 		return err
 	}
 	family, err := d.populate(ctx, r.namespace)
 	if err != nil {
 		return err
 	}
-	at := treeFlags{where: where{namespace: r.namespace}}
-	if err := d.tree(ctx, []string{"deploy/web"}, at); err != nil {
+	at := treeFlags{Where: cli.Where{Namespace: r.namespace}}
+	if err := drawTree(ctx, d.Session, []string{"deploy/web"}, at); err != nil {
 		return err
 	}
 	before := family["deployments.apps/web"]
@@ -192,7 +193,7 @@ func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 	if err != nil {
 		return err
 	}
-	if err := d.say("\nana deletes it: --cascade=%s\n", strings.ToLower(r.policy)); err != nil {
+	if err := say(d.App, "\nana deletes it: --cascade=%s\n", strings.ToLower(r.policy)); err != nil {
 		return err
 	}
 	if err := r.checkAnswer(before, result); err != nil {
@@ -207,10 +208,10 @@ func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 		if err := d.awaitLeft(ctx, r.namespace, r.waiting); err != nil {
 			return err
 		}
-		if err := d.tree(ctx, []string{"deploy/web"}, at); err != nil {
+		if err := drawTree(ctx, d.Session, []string{"deploy/web"}, at); err != nil {
 			return err
 		}
-		if err := d.say("bucket-controller is done\n"); err != nil {
+		if err := say(d.App, "bucket-controller is done\n"); err != nil {
 			return err
 		}
 		close(d.release)
@@ -234,10 +235,10 @@ func (d *demo) report(ctx context.Context, r demoRound) error {
 	if err != nil {
 		return err
 	}
-	if err := d.say("\nwhat the event log says:\n"); err != nil {
+	if err := say(d.App, "\nwhat the event log says:\n"); err != nil {
 		return err
 	}
-	w := &history.Writer{W: d.stdout, Ink: d.ink(), Now: d.now, Find: h.Find}
+	w := &history.Writer{W: d.Stdout, Ink: d.Ink(), Now: d.Clock, Find: h.Find}
 	happened := make([]happening, len(events))
 	for i, e := range events {
 		if err := w.Event(ctx, e); err != nil {
@@ -253,5 +254,5 @@ func (d *demo) report(ctx context.Context, r demoRound) error {
 		return err
 	}
 	kept := slices.Sorted(maps.Keys(r.left))
-	return d.say("%s; %s\n", d.ink().Green("as it should be"), cmp.Or(console.Prefixed("left: ", strings.Join(kept, ", ")), "nothing is left"))
+	return say(d.App, "%s; %s\n", d.Ink().Green("as it should be"), cmp.Or(console.Prefixed("left: ", strings.Join(kept, ", ")), "nothing is left"))
 }

@@ -73,7 +73,7 @@ func (d *demo) populate(ctx context.Context, namespace string) (map[string]*copp
 func (d *demo) left(ctx context.Context, namespace string) (map[string]string, error) {
 	keys, owners := map[string]string{}, map[string]string{}
 	for _, kind := range demoKinds {
-		for o, err := range d.c.Resource(kind.resource, namespace).List(ctx) {
+		for o, err := range d.Client.Resource(kind.resource, namespace).List(ctx) {
 			if err != nil {
 				return nil, err
 			}
@@ -105,7 +105,7 @@ func (d *demo) awaitLeft(ctx context.Context, namespace string, want map[string]
 func (d *demo) awaitQuiet(ctx context.Context) error {
 	var left uint64
 	if err := poll.Until(ctx, func() (bool, error) {
-		reply, err := d.c.Operations().Consumers(ctx)
+		reply, err := d.Client.Operations().Consumers(ctx)
 		left = reply.GetQueuedWork() + reply.GetQueuedCalls()
 		return err == nil && left == 0, err
 	}); err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/internal/poll"
 )
@@ -94,27 +95,27 @@ func (d *demo) safety(ctx context.Context, dir, url string) error {
 	if !maps.Equal(before, after) {
 		return fmt.Errorf("restored are %v, want %v", after, before)
 	}
-	return d.say("\n%s: the same objects with the same owners, under new uids\n", d.ink().Green("as it should be"))
+	return say(d.App, "\n%s: the same objects with the same owners, under new uids\n", d.Ink().Green("as it should be"))
 }
 
 // step says what a step is about, runs its command, prints its output, and checks it.
 func (d *demo) step(ctx context.Context, url string, s safeStep) error {
 	if s.about != "" {
-		if err := d.say("\n%s\n", s.about); err != nil {
+		if err := say(d.App, "\n%s\n", s.about); err != nil {
 			return err
 		}
 	}
-	if err := d.say("\n$ coppice %s\n", s.command); err != nil {
+	if err := say(d.App, "\n$ coppice %s\n", s.command); err != nil {
 		return err
 	}
 	var out bytes.Buffer
 	root := newRoot(strings.NewReader(""), &out, &out)
 	root.SetArgs(append(words(s.command), "--server", url, "--actor", "ana"))
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errReported) {
-		fmt.Fprintf(&out, "coppice: %s\n", errorText(err))
+	if err != nil && !errors.Is(err, cli.ErrReported) {
+		fmt.Fprintf(&out, "coppice: %s\n", cli.ErrorText(err))
 	}
-	if _, err := d.stdout.Write(out.Bytes()); err != nil {
+	if _, err := d.Stdout.Write(out.Bytes()); err != nil {
 		return err
 	}
 	switch {

@@ -11,14 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func (a *app) diffCommand() *cobra.Command {
-	var f fileFlags
+func diffCommand(a *cli.App) *cobra.Command {
+	var f cli.FileFlags
 	var namespace string
 	c := &cobra.Command{
 		Use:     "diff -f FILE | diff AT AT",
@@ -35,76 +36,76 @@ The exit code is 0 without differences, 1 with differences, and 2 after an error
   coppice diff 120 135 -n shop
   coppice diff 2h 0s`,
 	}
-	run := a.in(func(ctx context.Context, s *session, args []string) error {
-		if len(f.files) == 0 && len(args) > 0 {
+	run := a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+		if len(f.Files) == 0 && len(args) > 0 {
 			if len(args) != 2 {
-				return wrong("name two points of the past, such as 120 135, or a file with -f")
+				return cli.UsageErrorf("name two points of the past, such as 120 135, or a file with -f")
 			}
-			return s.diffPast(ctx, args, namespace)
+			return diffPast(ctx, s, args, namespace)
 		}
-		return s.diff(ctx, args, f, cmp.Or(namespace, defaultNamespace))
+		return diffFiles(ctx, s, args, f, cmp.Or(namespace, cli.DefaultNamespace))
 	})
 	c.RunE = func(c *cobra.Command, args []string) error {
 		err := run(c, args)
-		var usage *usageError
-		var code *exitError
+		var usage *cli.UsageError
+		var code *cli.ExitError
 		if err == nil || errors.As(err, &usage) || errors.As(err, &code) {
 			return err
 		}
-		return &exitError{code: 2, err: err}
+		return &cli.ExitError{Code: 2, Err: err}
 	}
-	f.flags(c)
-	f.matchingFlag(c)
+	f.Flags(c)
+	f.MatchingFlag(c)
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of objects that name none (default: default); if an object names another, nothing is compared; with two points of the past: compare this namespace only")
-	a.clientFlags(c)
-	a.offlineFlag(c)
+	a.ClientFlags(c)
+	a.OfflineFlag(c)
 	return c
 }
 
-func (s *session) diff(ctx context.Context, args []string, f fileFlags, namespace string) error {
-	entries, err := s.entries(ctx, f, args)
+func diffFiles(ctx context.Context, s *cli.Session, args []string, f cli.FileFlags, namespace string) error {
+	entries, err := s.Entries(ctx, f, args)
 	if err != nil {
 		return err
 	}
-	failed, differ := failures{app: s.app}, false
+	failed, differ := cli.Failures{App: s.App}, false
 	for _, e := range entries {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		i, err := s.placeNamed(e, namespace)
+		i, err := s.PlaceNamed(e, namespace)
 		if err != nil {
-			failed.add(err)
+			failed.Add(err)
 			continue
 		}
-		text, err := s.diffOne(ctx, i)
+		text, err := diffOne(ctx, s, i)
 		if err != nil {
-			failed.add(i.failed(err))
+			failed.Add(i.Failed(err))
 			continue
 		}
-		s.learn(e)
+		s.LearnKind(e)
 		differ = differ || len(text) > 0
-		if _, err := s.stdout.Write(text); err != nil {
+		if _, err := s.Stdout.Write(text); err != nil {
 			return err
 		}
 	}
-	if err := failed.err("compared", len(entries)); err != nil {
+	if err := failed.Err("compared", len(entries)); err != nil {
 		return err
 	}
 	if differ {
-		return &exitError{code: 1}
+		return &cli.ExitError{Code: 1}
 	}
 	return nil
 }
 
 // diffOne returns the differences between an object and what apply would make of it,
 // nothing if there are none.
-func (s *session) diffOne(ctx context.Context, i item) ([]byte, error) {
+func diffOne(ctx context.Context, s *cli.Session, i cli.Item) ([]byte, error) {
 	var before *coppicev1.Object
 	is := i.Object
 	is.Status, is.Metadata.Generation = nil, 1 // as apply creates it
-	if !i.unregistered {
+	if !i.Unregistered {
 		var err error
-		objects := s.objects(i.kind, i.namespace)
+		objects := s.Objects(i.Kind, i.Namespace)
 		before, err = objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true))
 		if err != nil && !errors.Is(err, client.ErrNotFound) {
 			return nil, err
@@ -128,7 +129,7 @@ func (s *session) diffOne(ctx context.Context, i item) ([]byte, error) {
 	if err != nil || bytes.Equal(was, will) {
 		return nil, err
 	}
-	name := named(i.kind, i.namespace, i.Object.GetMetadata().GetName())
+	name := named(i.Kind, i.Namespace, i.Object.GetMetadata().GetName())
 	return unified("live "+name, was, "applied "+name, will), nil
 }
 

@@ -11,19 +11,20 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // diffPast writes the differences between two states of the past, of a namespace or of all.
-func (s *session) diffPast(ctx context.Context, args []string, namespace string) error {
+func diffPast(ctx context.Context, s *cli.Session, args []string, namespace string) error {
 	var states []*client.Client
 	var kinds []client.Kind
 	for _, arg := range args {
-		m, err := s.moment(ctx, arg)
+		m, err := s.Moment(ctx, arg)
 		if err != nil {
 			return err
 		}
-		past, err := s.past(ctx, m)
+		past, err := s.Past(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -48,13 +49,13 @@ func (s *session) diffPast(ctx context.Context, args []string, namespace string)
 				return fmt.Errorf("%s: %w", r, err)
 			}
 			differ = true
-			if err := s.writePair(k, from.Past(), to.Past(), pair); err != nil {
+			if err := writePair(s, k, from.Past(), to.Past(), pair); err != nil {
 				return err
 			}
 		}
 	}
 	if differ {
-		return &exitError{code: 1}
+		return &cli.ExitError{Code: 1}
 	}
 	return nil
 }
@@ -132,7 +133,7 @@ func objectsIn(ctx context.Context, r client.ResourceClient) iter.Seq2[*coppicev
 }
 
 // writePair writes the difference of an object.
-func (s *session) writePair(k client.Kind, from, to *client.Past, p pair) error {
+func writePair(s *cli.Session, k client.Kind, from, to *client.Past, p pair) error {
 	m := p.either()
 	var texts [2][]byte
 	for i, o := range []*coppicev1.Object{p.before, p.after} {
@@ -145,6 +146,6 @@ func (s *session) writePair(k client.Kind, from, to *client.Past, p pair) error 
 		}
 	}
 	name := named(k, m.GetNamespace(), m.GetName())
-	_, err := s.stdout.Write(unified(fmt.Sprintf("revision %d %s", from.Revision, name), texts[0], fmt.Sprintf("revision %d %s", to.Revision, name), texts[1]))
+	_, err := s.Stdout.Write(unified(fmt.Sprintf("revision %d %s", from.Revision, name), texts[0], fmt.Sprintf("revision %d %s", to.Revision, name), texts[1]))
 	return err
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func (a *app) editCommand() *cobra.Command {
-	var w where
+func editCommand(a *cli.App) *cobra.Command {
+	var w cli.Where
 	c := &cobra.Command{
 		Use:     "edit TYPE NAME | TYPE/NAME",
 		GroupID: "objects",
@@ -31,45 +32,45 @@ file is kept, and the error names it. The status of the object is not changed.
 The editor is $COPPICE_EDITOR, $KUBE_EDITOR, $VISUAL or $EDITOR, otherwise vi. It
 is run by the shell, and may have arguments.`,
 		Example:           `  EDITOR='code --wait' coppice edit deploy/web -n shop`,
-		ValidArgsFunction: a.completeTargets(&w),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.edit(ctx, args, w)
+		ValidArgsFunction: a.CompleteTargets(&w),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return editObject(ctx, s, args, w)
 		}),
 	}
-	w.flags(c, false)
-	a.clientFlags(c)
+	w.Flags(c, false)
+	a.ClientFlags(c)
 	return c
 }
 
-func (s *session) edit(ctx context.Context, args []string, w where) error {
-	k, name, err := s.one(args)
+func editObject(ctx context.Context, s *cli.Session, args []string, w cli.Where) error {
+	k, name, err := s.OneObject(args)
 	if err != nil {
 		return err
 	}
-	objects := s.objects(k, w.of(k))
+	objects := s.Objects(k, w.Of(k))
 	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
 	if err != nil {
-		return s.ifImplicit(ctx, k, name, err)
+		return s.IfImplicit(ctx, k, name, err)
 	}
 	before, err := manifestfile.ToYAML(o)
 	if err != nil {
 		return err
 	}
-	path, after, err := s.inEditor(ctx, before)
+	path, after, err := inEditor(ctx, s, before)
 	if err != nil {
 		return fmt.Errorf("edit %s: %w", printing.Key(k, name), err)
 	}
-	done, err := s.replaceEdited(ctx, objects, o, path, before, after)
+	done, err := replaceEdited(ctx, s, objects, o, path, before, after)
 	if err != nil {
 		return fmt.Errorf("edit %s: %w; the edited manifest is in %s", printing.Key(k, name), err, path)
 	}
 	_ = os.Remove(path)
-	_, err = fmt.Fprintf(s.stdout, "%s %s\n", console.Printable(printing.Key(k, name)), done)
+	_, err = fmt.Fprintf(s.Stdout, "%s %s\n", console.Printable(printing.Key(k, name)), done)
 	return err
 }
 
 // inEditor has a text edited, and returns it with the file that has it.
-func (s *session) inEditor(ctx context.Context, text []byte) (path string, edited []byte, err error) {
+func inEditor(ctx context.Context, s *cli.Session, text []byte) (path string, edited []byte, err error) {
 	f, err := os.CreateTemp("", "coppice-edit-*.yaml")
 	if err != nil {
 		return "", nil, err
@@ -80,7 +81,7 @@ func (s *session) inEditor(ctx context.Context, text []byte) (path string, edite
 	}
 	editor := cmp.Or(os.Getenv("COPPICE_EDITOR"), os.Getenv("KUBE_EDITOR"), os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
 	run := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", f.Name()) //nolint:gosec // the user names the editor
-	run.Stdin, run.Stdout, run.Stderr = s.stdin, s.stdout, s.stderr
+	run.Stdin, run.Stdout, run.Stderr = s.Stdin, s.Stdout, s.Stderr
 	if err := run.Run(); err != nil {
 		return "", nil, fmt.Errorf("the editor %q failed: %w; the object is unchanged", editor, err)
 	}
@@ -89,7 +90,7 @@ func (s *session) inEditor(ctx context.Context, text []byte) (path string, edite
 }
 
 // replaceEdited replaces an object by its edited manifest, and says what happened.
-func (s *session) replaceEdited(ctx context.Context, objects client.ResourceClient, o *coppicev1.Object, path string, before, after []byte) (string, error) {
+func replaceEdited(ctx context.Context, s *cli.Session, objects client.ResourceClient, o *coppicev1.Object, path string, before, after []byte) (string, error) {
 	if bytes.Equal(before, after) {
 		return "not edited", nil
 	}
@@ -114,7 +115,7 @@ func (s *session) replaceEdited(ctx context.Context, objects client.ResourceClie
 	if err != nil {
 		return "", err
 	}
-	if s.accepted(entries[0].At, r, reply.Warnings) {
+	if accepted(s.App, entries[0].At, r, reply.Warnings) {
 		return deleted, nil
 	}
 	if r.GetMetadata().GetResourceVersion() == was.GetResourceVersion() {

@@ -11,19 +11,20 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 )
 
 type eventsFlags struct {
-	where
+	cli.Where
 	about  string // TYPE/NAME
 	last   int
 	follow bool
 	output string
 }
 
-func (a *app) eventsCommand() *cobra.Command {
+func eventsCommand(a *cli.App) *cobra.Command {
 	var f eventsFlags
 	c := &cobra.Command{
 		Use:     "events [TYPE/NAME]",
@@ -39,64 +40,64 @@ KeyChanged are about the realm, with the sequence of the commit that records the
   coppice events pods/web-1 -n shop
   coppice events --follow -o json`,
 		Args:              cobra.MaximumNArgs(2),
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
 			if f.about != "" {
 				if len(args) > 0 {
-					return wrong("an object is named twice: by --for and by an argument")
+					return cli.UsageErrorf("an object is named twice: by --for and by an argument")
 				}
 				args = []string{f.about}
 			}
-			return s.events(ctx, args, f)
+			return printEvents(ctx, s, args, f)
 		}),
 	}
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "events of objects in this namespace only")
-	c.Flags().BoolVarP(&f.all, "all-namespaces", "A", false, "events of objects in all namespaces, which is the default")
+	c.Flags().StringVarP(&f.Namespace, "namespace", "n", "", "events of objects in this namespace only")
+	c.Flags().BoolVarP(&f.AllNamespaces, "all-namespaces", "A", false, "events of objects in all namespaces, which is the default")
 	c.Flags().StringVar(&f.about, "for", "", "events of this object only: TYPE/NAME, the same as the argument")
 	c.Flags().IntVar(&f.last, "last", 20, "number of past events to show")
 	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "then show new events, until interrupted")
 	c.Flags().BoolVarP(&f.follow, "watch", "w", false, "the same as --follow")
-	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
-	completeFlag(c, "output", textFormats()...)
-	a.clientFlags(c)
-	a.offlineFlag(c)
+	c.Flags().StringVarP(&f.output, "output", "o", cli.FormatText, "text or json")
+	cli.CompleteFlag(c, "output", cli.TextFormats()...)
+	a.ClientFlags(c)
+	a.OfflineFlag(c)
 	return c
 }
 
-func (s *session) events(ctx context.Context, args []string, f eventsFlags) error {
-	if err := checkFormat(f.output, textFormats()...); err != nil {
+func printEvents(ctx context.Context, s *cli.Session, args []string, f eventsFlags) error {
+	if err := cli.CheckFormat(f.output, cli.TextFormats()...); err != nil {
 		return err
 	}
 	if f.last < 0 {
-		return wrong("--last=%d: choose 0 or more", f.last)
+		return cli.UsageErrorf("--last=%d: choose 0 or more", f.last)
 	}
-	if f.follow && s.offline != "" {
-		return wrong("--follow does not go with --offline: a recording does not grow")
+	if f.follow && s.Offline != "" {
+		return cli.UsageErrorf("--follow does not go with --offline: a recording does not grow")
 	}
-	if f.all {
-		f.namespace = ""
+	if f.AllNamespaces {
+		f.Namespace = ""
 	}
-	match := func(e *client.LogEvent) bool { return f.namespace == "" || e.Namespace == f.namespace }
+	match := func(e *client.LogEvent) bool { return f.Namespace == "" || e.Namespace == f.Namespace }
 	warned := func(w client.Warning) bool {
 		return match(&client.LogEvent{Resource: w.Resource, Namespace: w.Namespace, Name: w.Name})
 	}
-	about := client.LogOptions{Namespace: f.namespace}
+	about := client.LogOptions{Namespace: f.Namespace}
 	if len(args) > 0 {
-		k, name, err := s.one(args)
+		k, name, err := s.OneObject(args)
 		if err != nil {
 			return err
 		}
 		about.Name = name
 		resource := client.ResourceOf(k).String()
 		match = func(e *client.LogEvent) bool {
-			return e.Name == name && e.Resource == resource && (f.namespace == "" || e.Namespace == f.namespace)
+			return e.Name == name && e.Resource == resource && (f.Namespace == "" || e.Namespace == f.Namespace)
 		}
 	}
 	h, err := s.History(ctx)
 	if err != nil {
 		return err
 	}
-	w := &history.Writer{W: s.stdout, Ink: s.ink(), JSON: f.output == formatJSON, Now: s.now, Find: h.Find}
+	w := &history.Writer{W: s.Stdout, Ink: s.Ink(), JSON: f.output == cli.FormatJSON, Now: s.Clock, Find: h.Find}
 	from := h.Last + 1
 	if f.last > 0 {
 		commits := history.MaxCommits
@@ -108,9 +109,9 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 			return err
 		}
 		if h.Pruned != nil {
-			_, _ = fmt.Fprintf(s.stderr, "earlier events cannot be read: %v\n", h.Pruned)
+			_, _ = fmt.Fprintf(s.Stderr, "earlier events cannot be read: %v\n", h.Pruned)
 		} else if !complete && len(found) < f.last {
-			_, _ = fmt.Fprintf(s.stderr, "searched only the last %d commits\n", commits)
+			_, _ = fmt.Fprintf(s.Stderr, "searched only the last %d commits\n", commits)
 		}
 		warnings, err := s.Warnings(ctx, "", warned)
 		if err != nil {
@@ -124,14 +125,14 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.followEvents(ctx, h, from, match, w) })
-	g.Go(func() error { return s.followWarnings(ctx, warned, w) })
+	g.Go(func() error { return followEvents(ctx, s, h, from, match, w) })
+	g.Go(func() error { return followWarnings(ctx, s, warned, w) })
 	return g.Wait()
 }
 
 // followEvents writes the events of commits from a sequence on, until ctx ends. It
 // reads the kinds again after one was registered.
-func (s *session) followEvents(ctx context.Context, h *history.History, from uint64, match func(*client.LogEvent) bool, w *history.Writer) error {
+func followEvents(ctx context.Context, s *cli.Session, h *history.History, from uint64, match func(*client.LogEvent) bool, w *history.Writer) error {
 	var before time.Time // when the last commit was made
 	for c, err := range h.Log.Read(ctx, client.FromSequence(from), client.Follow(true), client.IncludeSkipped(true)) {
 		if err != nil {
@@ -157,7 +158,7 @@ func (s *session) followEvents(ctx context.Context, h *history.History, from uin
 			}
 		}
 		if slices.ContainsFunc(p.Events, func(e client.LogEvent) bool { return e.Resource == client.KindsResource.String() }) {
-			if err := s.relearnAt(ctx, p.Events[len(p.Events)-1].Revision); err != nil {
+			if err := s.ReadKindsAt(ctx, p.Events[len(p.Events)-1].Revision); err != nil {
 				return err
 			}
 			h.Resources = s.Kinds.ResourceName
@@ -167,8 +168,8 @@ func (s *session) followEvents(ctx context.Context, h *history.History, from uin
 }
 
 // followWarnings prints warnings from now on, until ctx ends. They are optional.
-func (s *session) followWarnings(ctx context.Context, match func(client.Warning) bool, w *history.Writer) error {
-	for warning, err := range s.c.FollowWarnings(ctx) {
+func followWarnings(ctx context.Context, s *cli.Session, match func(client.Warning) bool, w *history.Writer) error {
+	for warning, err := range s.Client.FollowWarnings(ctx) {
 		if errors.Is(err, client.ErrForbidden) {
 			s.Missing(lookup.AboutWarnings, err)
 			return nil

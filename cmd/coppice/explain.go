@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/explain"
 )
 
-func (a *app) explainCommand() *cobra.Command {
-	var w where
+func explainCommand(a *cli.App) *cobra.Command {
+	var w cli.Where
 	var output string
 	c := &cobra.Command{
 		Use:     "explain TYPE NAME | TYPE/NAME",
@@ -23,37 +24,37 @@ removed, back to the command of a client.`,
 		Example: `  coppice explain pods/web-1 -n shop
   coppice explain deploy/web -n shop -o json`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeTargets(&w),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.explain(ctx, args, w, output)
+		ValidArgsFunction: a.CompleteTargets(&w),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return explainObject(ctx, s, args, w, output)
 		}),
 	}
-	w.flags(c, false)
-	c.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
-	completeFlag(c, "output", textFormats()...)
-	a.clientFlags(c)
-	a.offlineFlag(c)
-	a.atFlag(c)
+	w.Flags(c, false)
+	c.Flags().StringVarP(&output, "output", "o", cli.FormatText, "text or json")
+	cli.CompleteFlag(c, "output", cli.TextFormats()...)
+	a.ClientFlags(c)
+	a.OfflineFlag(c)
+	a.AtFlag(c)
 	return c
 }
 
-func (s *session) explain(ctx context.Context, args []string, w where, output string) error {
-	if err := checkFormat(output, textFormats()...); err != nil {
+func explainObject(ctx context.Context, s *cli.Session, args []string, w cli.Where, output string) error {
+	if err := cli.CheckFormat(output, cli.TextFormats()...); err != nil {
 		return err
 	}
-	k, name, err := s.one(args)
+	k, name, err := s.OneObject(args)
 	if err != nil {
 		return err
 	}
-	e, err := explain.Explain(ctx, s.Reader, k, w.of(k), name)
+	e, err := explain.Explain(ctx, s.Reader, k, w.Of(k), name)
 	if err != nil {
 		return err
 	}
-	if output == formatJSON {
-		enc := json.NewEncoder(s.stdout)
+	if output == cli.FormatJSON {
+		enc := json.NewEncoder(s.Stdout)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "    ")
 		return enc.Encode(e)
 	}
-	return e.Write(s.stdout, s.now())
+	return e.Write(s.Stdout, s.Clock())
 }

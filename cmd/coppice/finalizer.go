@@ -10,19 +10,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 )
 
-func (a *app) finalizerCommand() *cobra.Command {
+func finalizerCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "finalizer",
 		GroupID: "operate",
 		Short:   "List external finalizers, or remove one by hand",
-		Args:    unknownCommand,
+		Args:    cli.UnknownCommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	var w where
+	var w cli.Where
 	var reason, uid string
 	var force bool
 	var call uint64
@@ -40,19 +41,19 @@ The user needs permission for the verb removefinalizer, or with --force for
 forcefinalizer. Operators have both.`,
 		Example: `  coppice finalizer remove pods/web-1 example.com/bucket -n shop --reason "the bucket is gone already"`,
 		Args:    cobra.ExactArgs(2),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
 			if call != 0 && !force {
-				return wrong("--call goes with --force")
+				return cli.UsageErrorf("--call goes with --force")
 			}
-			return s.removeFinalizer(ctx, args[0], args[1], w, reason, uid, force, call)
+			return removeFinalizer(ctx, s, args[0], args[1], w, reason, uid, force, call)
 		}),
 	}
-	w.flags(remove, false)
+	w.Flags(remove, false)
 	remove.Flags().StringVar(&reason, "reason", "", "why, for the log (required)")
 	remove.Flags().StringVar(&uid, "uid", "", "uid that the object must have")
 	remove.Flags().BoolVar(&force, "force", false, "remove it even if its controller may be running")
 	remove.Flags().Uint64Var(&call, "call", 0, "with --force: id of the call that the controller works on, which the refused command printed")
-	a.clientFlags(remove)
+	a.ClientFlags(remove)
 	var output string
 	list := &cobra.Command{
 		Use:   "list",
@@ -65,24 +66,24 @@ All objects are read; this takes about a second for a million of them.`,
 		Example: `  coppice finalizer list
   coppice finalizer list -o wide`,
 		Args: cobra.NoArgs,
-		RunE: a.in(func(ctx context.Context, s *session, _ []string) error { return s.listFinalizers(ctx, output) }),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, _ []string) error { return listFinalizers(ctx, s, output) }),
 	}
-	list.Flags().StringVarP(&output, "output", "o", formatTable, "table, wide or json")
-	completeFlag(list, "output", formatTable, formatWide, formatJSON)
-	a.clientFlags(list)
+	list.Flags().StringVarP(&output, "output", "o", cli.FormatTable, "table, wide or json")
+	cli.CompleteFlag(list, "output", cli.FormatTable, cli.FormatWide, cli.FormatJSON)
+	a.ClientFlags(list)
 	c.AddCommand(list, remove)
 	return c
 }
 
-func (s *session) removeFinalizer(ctx context.Context, object, finalizer string, w where, reason, uid string, force bool, call uint64) error {
+func removeFinalizer(ctx context.Context, s *cli.Session, object, finalizer string, w cli.Where, reason, uid string, force bool, call uint64) error {
 	if reason == "" {
-		return wrong("--reason is required: the log records why a finalizer was removed by hand")
+		return cli.UsageErrorf("--reason is required: the log records why a finalizer was removed by hand")
 	}
-	k, name, err := s.one([]string{object})
+	k, name, err := s.OneObject([]string{object})
 	if err != nil {
 		return err
 	}
-	objects := s.objects(k, w.of(k))
+	objects := s.Objects(k, w.Of(k))
 	// The request succeeds for a finalizer that is not there, so that controllers can
 	// repeat it. For a person this is a typing error.
 	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
@@ -103,13 +104,13 @@ func (s *session) removeFinalizer(ctx context.Context, object, finalizer string,
 	if err != nil {
 		return err
 	}
-	s.warn(objectName{k, name}, reply.Warnings)
+	s.Warn(cli.ObjectName{Kind: k, Name: name}, reply.Warnings)
 	// The reply shows an object that is gone as it last was.
 	m, end := r.GetMetadata(), ""
 	left := slices.DeleteFunc(slices.Clone(m.GetFinalizers()), func(f string) bool { return f == finalizer })
 	if m.GetDeletionTimestamp() != nil && m.GetDeletionGracePeriodSeconds() == 0 && len(left) == 0 {
 		end = "; the object is gone"
 	}
-	_, err = fmt.Fprintf(s.stdout, "%s removed from %s%s\n", console.Printable(finalizer), console.Printable(printing.Key(k, name)), end)
+	_, err = fmt.Fprintf(s.Stdout, "%s removed from %s%s\n", console.Printable(finalizer), console.Printable(printing.Key(k, name)), end)
 	return err
 }

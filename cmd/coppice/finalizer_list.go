@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 )
@@ -28,32 +29,32 @@ type finalizerJSON struct {
 	NextRetry *time.Time `json:"nextRetry,omitempty"`
 }
 
-func (s *session) listFinalizers(ctx context.Context, output string) error {
-	if err := checkFormat(output, formatTable, formatWide, formatJSON); err != nil {
+func listFinalizers(ctx context.Context, s *cli.Session, output string) error {
+	if err := cli.CheckFormat(output, cli.FormatTable, cli.FormatWide, cli.FormatJSON); err != nil {
 		return err
 	}
-	found, err := s.c.Operations().Finalizers(ctx)
+	found, err := s.Client.Operations().Finalizers(ctx)
 	if err != nil {
 		return err
 	}
 	consumers := s.Consumers()
-	if output == formatJSON {
+	if output == cli.FormatJSON {
 		list := []finalizerJSON{}
 		for _, f := range found {
 			list = append(list, finalizerJSONOf(f, consumers.Finalizer(ctx, f.GetName())))
 		}
-		e := json.NewEncoder(s.stdout)
+		e := json.NewEncoder(s.Stdout)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "    ")
 		return e.Encode(list)
 	}
 	if len(found) == 0 {
-		_, _ = fmt.Fprintln(s.stderr, "no object has an external finalizer")
+		_, _ = fmt.Fprintln(s.Stderr, "no object has an external finalizer")
 		return nil
 	}
-	t := console.Table{W: s.stdout}
+	t := console.Table{W: s.Stdout}
 	header := []string{"NAME", "OBJECTS", "TERMINATING", "OLDEST", "CONSUMER"}
-	if output == formatWide {
+	if output == cli.FormatWide {
 		header = append(header, "PROCESS", "LAST ERROR")
 	}
 	if err := t.Text(header...); err != nil {
@@ -63,10 +64,10 @@ func (s *session) listFinalizers(ctx context.Context, output string) error {
 		is := consumers.Finalizer(ctx, f.GetName())
 		oldest := "<none>"
 		if f.GetOldest() != 0 {
-			oldest = console.Age(s.now().Sub(time.UnixMicro(f.GetOldest())))
+			oldest = console.Age(s.Clock().Sub(time.UnixMicro(f.GetOldest())))
 		}
 		row := []string{f.GetName(), fmt.Sprint(f.GetObjects()), fmt.Sprint(f.GetTerminating()), oldest, is.Word()}
-		if output == formatWide {
+		if output == cli.FormatWide {
 			row = append(row, cmp.Or(is.Process, "<none>"), cmp.Or(is.Error, "<none>"))
 		}
 		if err := t.Text(row...); err != nil {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // follower follows objects, and remembers each as it last was.
 type follower struct {
-	target
+	cli.Target
 	known map[string]*coppicev1.Object // by uid
 	// seen are those that were delivered since a watch began; nil once all were.
 	seen map[string]bool
@@ -27,23 +28,23 @@ type follower struct {
 // follow delivers the existing objects and then their changes, until ctx ends. The
 // watch resumes after interruptions. If it has to start over, follow works out from
 // the objects that it has delivered which were deleted.
-func (s *session) follow(ctx context.Context, t target, w where, selector string, changed func(changes.Change) error, synced func() error) error {
-	objects := s.objects(t.kind, w.of(t.kind))
-	for _, name := range t.names {
-		if _, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized)); err != nil {
+func follow(ctx context.Context, s *cli.Session, t cli.Target, w cli.Where, selector string, changed func(changes.Change) error, synced func() error) error {
+	objects := s.Objects(t.Kind, w.Of(t.Kind))
+	for _, name := range t.Names {
+		if _, err := objects.Get(ctx, name, client.IncludeUninitialized(w.Uninitialized)); err != nil {
 			return err
 		}
 	}
-	f := &follower{target: t, known: map[string]*coppicev1.Object{}, changed: changed}
+	f := &follower{Target: t, known: map[string]*coppicev1.Object{}, changed: changed}
 	f.synced = func() error {
 		if len(f.known) == 0 { // there is nothing to print yet
-			_, _ = fmt.Fprintf(s.stderr, "no %s%s; waiting for changes\n", client.ResourceOf(t.kind), w.text(t.kind, selector))
+			_, _ = fmt.Fprintf(s.Stderr, "no %s%s; waiting for changes\n", client.ResourceOf(t.Kind), whereText(w, t.Kind, selector))
 		}
 		return synced()
 	}
 	for ctx.Err() == nil {
 		f.seen = map[string]bool{}
-		for e, err := range objects.Watch(ctx, client.LabelSelector(selector), client.IncludeUninitialized(w.uninitialized)) {
+		for e, err := range objects.Watch(ctx, client.LabelSelector(selector), client.IncludeUninitialized(w.Uninitialized)) {
 			if err == nil {
 				err = f.event(e)
 			}
@@ -58,15 +59,15 @@ func (s *session) follow(ctx context.Context, t target, w where, selector string
 	return nil
 }
 
-// text says where objects of a kind are looked for: ` in namespace "shop" that match app=web`.
-func (w where) text(k client.Kind, selector string) string {
+// whereText says where objects of a kind are looked for: ` in namespace "shop" that match app=web`.
+func whereText(w cli.Where, k client.Kind, selector string) string {
 	in := ""
 	switch {
 	case !k.Namespaced():
-	case w.of(k) == "":
+	case w.Of(k) == "":
 		in = " in any namespace"
 	default:
-		in = fmt.Sprintf(" in namespace %q", w.of(k))
+		in = fmt.Sprintf(" in namespace %q", w.Of(k))
 	}
 	return in + console.Prefixed(" that match ", selector)
 }
@@ -79,7 +80,7 @@ func (f *follower) event(e client.WatchEvent) error {
 		return f.complete()
 	}
 	m := e.Object.GetMetadata()
-	if len(f.names) > 0 && !slices.Contains(f.names, m.GetName()) {
+	if len(f.Names) > 0 && !slices.Contains(f.Names, m.GetName()) {
 		return nil
 	}
 	was := f.known[m.GetUid()]

@@ -11,15 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 type getFlags struct {
-	where
-	fileFlags
-	tableFlags
+	cli.Where
+	cli.FileFlags
+	cli.TableFlags
 	selector       string
 	sortBy         string
 	output         string
@@ -28,7 +29,7 @@ type getFlags struct {
 	watchOnly      bool
 }
 
-func (a *app) getCommand() *cobra.Command {
+func getCommand(a *cli.App) *cobra.Command {
 	var f getFlags
 	c := &cobra.Command{
 		Use:     "get TYPE[,TYPE...] [NAME...] | TYPE/NAME... | -f FILE",
@@ -56,142 +57,142 @@ array.`,
   coppice get pods -o custom-columns=NAME:.metadata.name,UID:.metadata.uid
   coppice get -f web.yaml -o yaml
   coppice get kinds`,
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.get(ctx, args, f)
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return getObjects(ctx, s, args, f)
 		}),
 	}
-	f.where.flags(c, true)
-	f.fileFlags.flags(c)
-	f.uninitializedFlag(c)
+	f.Where.Flags(c, true)
+	f.FileFlags.Flags(c)
+	f.UninitializedFlag(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector: app=web,tier!=db,env in (a,b),!legacy")
-	f.fieldFlag(c)
-	c.Flags().StringVarP(&f.output, "output", "o", formatTable, "table, wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...")
+	f.FieldFlag(c)
+	c.Flags().StringVarP(&f.output, "output", "o", cli.FormatTable, "table, wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...")
 	c.Flags().StringVar(&f.sortBy, "sort-by", "", "sort by the value of this path, such as .metadata.creationTimestamp")
-	c.Flags().BoolVar(&f.showLabels, "show-labels", false, "add a column with the labels to tables")
-	c.Flags().StringSliceVarP(&f.labelColumns, "label-columns", "L", nil, "add a column with the value of each of these labels to tables")
-	c.Flags().BoolVar(&f.showKind, "show-kind", false, "put the type before the names in tables")
-	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the headers of tables out")
+	c.Flags().BoolVar(&f.ShowLabels, "show-labels", false, "add a column with the labels to tables")
+	c.Flags().StringSliceVarP(&f.LabelColumns, "label-columns", "L", nil, "add a column with the value of each of these labels to tables")
+	c.Flags().BoolVar(&f.ShowKind, "show-kind", false, "put the type before the names in tables")
+	c.Flags().BoolVar(&f.NoHeaders, "no-headers", false, "leave the headers of tables out")
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
-	c.Flags().BoolVar(&f.applied, "show-managed-fields", false, "also the members that the last apply has set, in metadata.managedFields")
+	c.Flags().BoolVar(&f.Applied, "show-managed-fields", false, "also the members that the last apply has set, in metadata.managedFields")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "then print changes, until interrupted")
 	c.Flags().BoolVar(&f.watchOnly, "watch-only", false, "print changes only, not the existing objects")
-	completeFlag(c, "output", getFormats()...)
-	a.clientFlags(c)
-	a.offlineFlag(c)
-	a.atFlag(c)
+	cli.CompleteFlag(c, "output", cli.ObjectFormats()...)
+	a.ClientFlags(c)
+	a.OfflineFlag(c)
+	a.AtFlag(c)
 	return c
 }
 
-func (s *session) get(ctx context.Context, args []string, f getFlags) error {
-	g, err := s.prepareGet(ctx, args, f)
+func getObjects(ctx context.Context, s *cli.Session, args []string, f getFlags) error {
+	g, err := prepareGet(ctx, s, args, f)
 	if err != nil {
 		return err
 	}
 	if f.watch || f.watchOnly {
 		if len(g.targets) > 1 {
-			return wrong("-w watches one type")
+			return cli.UsageErrorf("-w watches one type")
 		}
-		if s.at != "" {
-			return wrong("-w does not go with --at: the past does not change")
+		if s.At != "" {
+			return cli.UsageErrorf("-w does not go with --at: the past does not change")
 		}
-		if f.applied {
-			return wrong("-w does not go with --show-managed-fields")
+		if f.Applied {
+			return cli.UsageErrorf("-w does not go with --show-managed-fields")
 		}
 		if g.sortBy != nil || len(g.fields) > 0 {
-			return wrong("-w does not go with --sort-by and --field-selector")
+			return cli.UsageErrorf("-w does not go with --sort-by and --field-selector")
 		}
-		return s.watchTable(ctx, g.targets[0], f)
+		return watchTable(ctx, s, g.targets[0], f)
 	}
 	if g.isKinds() {
-		return s.getKinds(ctx, g.targets[0].names, f)
+		return getKinds(ctx, s, g.targets[0].Names, f)
 	}
-	p := s.printer(ctx, f.table(), g.format, len(g.targets) > 1, !g.single)
+	p := s.Printer(ctx, f.table(), g.format, len(g.targets) > 1, !g.single)
 	if g.sortBy != nil {
 		p = &printing.SortedPrinter{Printer: p, By: g.sortBy}
 	}
 	n := 0
 	var errs []error
-	f.implicit = g.showsImplicit()
+	f.Implicit = g.showsImplicit()
 	for _, t := range g.targets {
-		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+		err := s.Each(ctx, t, f.Where, f.selector, func(o *coppicev1.Object) error {
 			n++
-			return p.Object(t.kind, o)
+			return p.Object(t.Kind, o)
 		})
-		errs = append(errs, ignoring(err, f.ignoreNotFound)...)
+		errs = append(errs, cli.IgnoreNotFound(err, f.ignoreNotFound)...)
 	}
-	if f.implicit && len(g.targets[0].names) == 0 {
-		errs = append(errs, s.eachImplicit(ctx, func(o *coppicev1.Object) error {
-			if !g.fields.matches(o) {
+	if f.Implicit && len(g.targets[0].Names) == 0 {
+		errs = append(errs, s.EachImplicit(ctx, func(o *coppicev1.Object) error {
+			if !g.fields.Matches(o) {
 				return nil
 			}
 			n++
-			return p.Object(g.targets[0].kind, o)
+			return p.Object(g.targets[0].Kind, o)
 		}))
 	}
 	if n > 0 || !g.single {
 		errs = append(errs, p.End())
 	}
-	if n == 0 && g.format.isTable() && errors.Join(errs...) == nil && !f.ignoreNotFound {
-		_, _ = fmt.Fprintln(s.stderr, g.nothing())
+	if n == 0 && g.format.IsTable() && errors.Join(errs...) == nil && !f.ignoreNotFound {
+		_, _ = fmt.Fprintln(s.Stderr, g.nothing())
 	}
 	return errors.Join(errs...)
 }
 
 // table returns the flags of the table.
-func (f getFlags) table() tableFlags {
-	f.tableFlags.namespaces = f.all
-	return f.tableFlags
+func (f getFlags) table() cli.TableFlags {
+	f.TableFlags.Namespaces = f.AllNamespaces
+	return f.TableFlags
 }
 
 // getting is what get was asked for.
 type getting struct {
 	getFlags
-	targets []target
-	fields  fieldSelector
+	targets []cli.Target
+	fields  cli.FieldSelector
 	sortBy  *jsonpath.Path
-	format  outputFormat
+	format  cli.OutputFormat
 	all     bool // the type was all
 	single  bool // one object is named
 }
 
-func (s *session) prepareGet(ctx context.Context, args []string, f getFlags) (g getting, err error) {
-	g = getting{getFlags: f, all: len(args) == 1 && args[0] == allKinds}
-	if g.format, err = parseOutput(f.output, getFormats()...); err != nil {
+func prepareGet(ctx context.Context, s *cli.Session, args []string, f getFlags) (g getting, err error) {
+	g = getting{getFlags: f, all: len(args) == 1 && args[0] == cli.AllKinds}
+	if g.format, err = cli.ParseOutput(f.output, cli.ObjectFormats()...); err != nil {
 		return g, err
 	}
-	if g.fields, err = parseFieldSelector(f.fields); err != nil {
+	if g.fields, err = cli.ParseFieldSelector(f.Fields); err != nil {
 		return g, err
 	}
 	if f.sortBy != "" {
 		if g.sortBy, err = jsonpath.ParsePath(f.sortBy); err != nil {
-			return g, wrong("--sort-by: %w", err)
+			return g, cli.UsageErrorf("--sort-by: %w", err)
 		}
 	}
-	g.targets, err = s.targetsOrFiles(ctx, args, f.fileFlags, f.where)
+	g.targets, err = s.TargetsOrFiles(ctx, args, f.FileFlags, f.Where)
 	if err != nil {
 		return g, err
 	}
-	if (f.selector != "" || f.fields != "") && len(g.targets[0].names) > 0 {
-		return g, wrong("-l and --field-selector select objects; they do not go with names")
+	if (f.selector != "" || f.Fields != "") && len(g.targets[0].Names) > 0 {
+		return g, cli.UsageErrorf("-l and --field-selector select objects; they do not go with names")
 	}
-	if err := f.checkNamed(g.targets); err != nil {
+	if err := f.CheckNamed(g.targets); err != nil {
 		return g, err
 	}
-	g.single = len(g.targets) == 1 && len(g.targets[0].names) == 1
+	g.single = len(g.targets) == 1 && len(g.targets[0].Names) == 1
 	return g, nil
 }
 
 // isKinds reports whether the table of registered kinds is wanted.
 func (g getting) isKinds() bool {
-	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].kind) == client.KindsResource && g.format.name == formatTable &&
-		g.selector == "" && g.fields == nil && g.sortBy == nil && !g.showLabels && !g.showKind && len(g.labelColumns) == 0 && len(g.files) == 0
+	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].Kind) == client.KindsResource && g.format.Name == cli.FormatTable &&
+		g.selector == "" && g.fields == nil && g.sortBy == nil && !g.ShowLabels && !g.ShowKind && len(g.LabelColumns) == 0 && len(g.Files) == 0
 }
 
 // showsImplicit reports whether namespaces are wanted, also those without a Namespace object.
 func (g getting) showsImplicit() bool {
-	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].kind) == namespacesResource &&
-		g.selector == "" && g.format.name != formatYAML && g.format.name != formatJSON
+	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].Kind) == cli.NamespacesResource &&
+		g.selector == "" && g.format.Name != cli.FormatYAML && g.format.Name != cli.FormatJSON
 }
 
 // nothing says that there are no such objects.
@@ -199,9 +200,9 @@ func (g getting) nothing() string {
 	var resources []string
 	where := "found"
 	for _, t := range g.targets {
-		resources = append(resources, client.ResourceOf(t.kind).String())
-		if g.of(t.kind) != "" {
-			where = "in namespace " + g.namespace
+		resources = append(resources, client.ResourceOf(t.Kind).String())
+		if g.Of(t.Kind) != "" {
+			where = "in namespace " + g.Namespace
 		}
 	}
 	if g.all {
@@ -211,9 +212,9 @@ func (g getting) nothing() string {
 }
 
 // getKinds lists registered kinds, all or by name.
-func (s *session) getKinds(ctx context.Context, names []string, f getFlags) error {
+func getKinds(ctx context.Context, s *cli.Session, names []string, f getFlags) error {
 	status := map[string]string{}
-	for o, err := range s.c.Resource(client.KindsResource, "").List(ctx, client.IncludeUninitialized(true)) {
+	for o, err := range s.Client.Resource(client.KindsResource, "").List(ctx, client.IncludeUninitialized(true)) {
 		if err != nil {
 			return err
 		}
@@ -229,7 +230,7 @@ func (s *session) getKinds(ctx context.Context, names []string, f getFlags) erro
 		missing = slices.DeleteFunc(missing, func(n string) bool { return n == name })
 		found = append(found, k)
 	}
-	errs := []error{s.kindsTable(found, f.noHeaders, func(k client.Kind) string {
+	errs := []error{kindsTable(s, found, f.NoHeaders, func(k client.Kind) string {
 		return cmp.Or(status[client.ResourceOf(k).String()], "Active") // the kind of kinds has no object
 	})}
 	for _, n := range missing {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/labelname"
 )
@@ -42,24 +43,24 @@ const noCredentials = "no credentials; the NATS server decides whether it needs 
 // oldValues are the booleans that kubectl took for some flags in earlier releases, with the values of today.
 var oldValues = map[string]map[string]string{
 	"cascade": {"true": "background", "false": "orphan"},
-	"dry-run": {"true": string(dryClient), "false": string(dryNone)},
+	"dry-run": {"true": string(cli.DryClient), "false": string(cli.DryNone)},
 }
 
 // replaceOldValue sets the value of today of a flag that has an old one, and warns of it.
-func (a *app) replaceOldValue(f *pflag.Flag) error {
+func replaceOldValue(a *cli.App, f *pflag.Flag) error {
 	was := f.Value.String()
 	is, old := oldValues[f.Name][was]
 	given, single := f.Value.(*once)
 	if !old || !single || f.Value.Type() != "string" {
 		return nil
 	}
-	_, _ = fmt.Fprintf(a.stderr, "warning: --%[1]s=%[2]s is deprecated: write --%[1]s=%[3]s\n", f.Name, was, is)
+	_, _ = fmt.Fprintf(a.Stderr, "warning: --%[1]s=%[2]s is deprecated: write --%[1]s=%[3]s\n", f.Name, was, is)
 	return given.Value.Set(is)
 }
 
 // checkGiven refuses flags and arguments that were given and have no valid value, before anything is
 // sent. It notes the namespace that was given.
-func (a *app) checkGiven(c *cobra.Command, args []string) error {
+func checkGiven(a *cli.App, c *cobra.Command, args []string) error {
 	for i, arg := range args {
 		if strings.TrimSpace(arg) == "" {
 			return fmt.Errorf("argument %d is %q: write a value, or leave it out", i+1, arg)
@@ -67,12 +68,12 @@ func (a *app) checkGiven(c *cobra.Command, args []string) error {
 	}
 	var failed error
 	c.Flags().Visit(func(f *pflag.Flag) { // those that were given
-		failed = cmp.Or(failed, a.replaceOldValue(f))
+		failed = cmp.Or(failed, replaceOldValue(a, f))
 		if f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") && failed == nil {
 			failed = fmt.Errorf("--%s=%s: choose 0 or more", f.Name, f.Value)
 		}
 		for _, value := range textsOf(f) {
-			if err := a.checkFlag(c, f, value); failed == nil {
+			if err := checkFlag(a, c, f, value); failed == nil {
 				failed = err
 			}
 		}
@@ -94,7 +95,7 @@ func textsOf(f *pflag.Flag) []string {
 	return nil
 }
 
-func (a *app) checkFlag(c *cobra.Command, f *pflag.Flag, value string) error {
+func checkFlag(a *cli.App, c *cobra.Command, f *pflag.Flag, value string) error {
 	_, optional := mayBeEmpty[f.Name]
 	switch {
 	case strings.TrimSpace(value) == "" && (value != "" || !optional):
@@ -107,7 +108,7 @@ func (a *app) checkFlag(c *cobra.Command, f *pflag.Flag, value string) error {
 		if len(value) > 63 || !labelname.IsLabel(value) {
 			return fmt.Errorf("--namespace: %q is not the name of a namespace: at most 63 lower case letters, digits and hyphens, starting and ending with a letter or digit", value)
 		}
-		a.givenNamespace = value
+		a.GivenNamespace = value
 	case (f.Name == "selector" || f.Name == "field-selector") && !slices.Contains(readers, c.Name()):
 		return checkRequirements(f.Name, value)
 	}
@@ -139,17 +140,17 @@ func checkRequirements(flag, selector string) error {
 }
 
 // wrapRuns has checkGiven called before a command and its sub-commands run.
-func (a *app) wrapRuns(c *cobra.Command) {
+func wrapRuns(a *cli.App, c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
-			if err := a.checkGiven(c, args); err != nil {
-				return newUsageError(c, err)
+			if err := checkGiven(a, c, args); err != nil {
+				return cli.NewUsageError(c, err)
 			}
 			return run(c, args)
 		}
 	}
 	for _, sub := range c.Commands() {
-		a.wrapRuns(sub)
+		wrapRuns(a, sub)
 	}
 }
 

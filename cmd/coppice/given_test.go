@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -278,13 +279,13 @@ func TestEmptyFlags(t *testing.T) {
 				into = single.Value
 			}
 			for value, ok := range map[string]bool{"": mayBeEmpty[f.Name] != "", " ": false} {
-				a := &app{}
+				a := &cli.App{}
 				given := &cobra.Command{}
 				given.Flags().AddFlag(&pflag.Flag{Name: f.Name, Value: into})
 				if err := given.Flags().Set(f.Name, value); err != nil {
 					t.Fatal(fmt.Errorf("coppice %s --%s: %w", name, f.Name, err))
 				}
-				if err := a.checkGiven(given, nil); (err == nil) != ok {
+				if err := checkGiven(a, given, nil); (err == nil) != ok {
 					t.Errorf("coppice %s --%s=%q: %v", name, f.Name, value, err)
 				}
 			}
@@ -327,7 +328,7 @@ func TestRequirementsWithoutValue(t *testing.T) {
 				if slices.Contains(reads, name) {
 					want = ""
 				}
-				if err := (&app{}).checkGiven(given, nil); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+				if err := checkGiven(&cli.App{}, given, nil); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 					t.Errorf("coppice %s --%s=%q: %v", name, flag, value, err)
 				}
 			}
@@ -365,7 +366,7 @@ func TestFlagsOnce(t *testing.T) {
 				if err := given.Flags().Set(f.Name, "-1s"); err != nil {
 					t.Fatal(err)
 				}
-				if err := (&app{}).checkGiven(given, nil); err == nil {
+				if err := checkGiven(&cli.App{}, given, nil); err == nil {
 					t.Errorf("coppice %s --%s=%s is accepted", name, f.Name, f.Value)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -21,7 +22,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func (a *app) importCommand() *cobra.Command {
+func importCommand(a *cli.App) *cobra.Command {
 	var f writeFlags
 	c := &cobra.Command{
 		Use:     "import -f FILE",
@@ -43,34 +44,34 @@ owner counts as unknown while it exists: write the apiVersion that the warning n
 import the object again.`,
 		Example: `  kubectl get deploy,rs,po,cm,svc -A -o yaml | coppice import -f -
   coppice import -f examples/shop`,
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.importAll(ctx, args, f)
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return importAll(ctx, s, args, f)
 		}),
 	}
 	f.flags(c)
 	c.Flags().Lookup("dry-run").Usage = "server: evaluate the request and change nothing; or none"
-	a.clientFlags(c)
+	a.ClientFlags(c)
 	return c
 }
 
 const partlyImported = "; some objects are imported, and missing owners count as unknown for some time: import again"
 
-func (s *session) importAll(ctx context.Context, args []string, f writeFlags) error {
-	mode, err := dryRun(f.dryRun)
+func importAll(ctx context.Context, s *cli.Session, args []string, f writeFlags) error {
+	mode, err := cli.ParseDryRun(f.dryRun)
 	if err != nil {
 		return err
 	}
-	if mode == dryClient {
-		return wrong("--dry-run=client is not supported by import, because only the server can check the references; use --dry-run=server")
+	if mode == cli.DryClient {
+		return cli.UsageErrorf("--dry-run=client is not supported by import, because only the server can check the references; use --dry-run=server")
 	}
-	dry := mode.on()
-	entries, err := s.entries(ctx, f.fileFlags, args)
+	dry := mode.On()
+	entries, err := s.Entries(ctx, f.FileFlags, args)
 	if err != nil {
 		return err
 	}
 	im := &importer{
-		session: s, failed: failures{app: s.app}, id: uuid.NewString(), dry: dry,
-		open: map[string]*batch{}, added: map[string]item{}, names: map[uid.UID]string{}, taken: map[string]uid.UID{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
+		Session: s, failed: cli.Failures{App: s.App}, id: uuid.NewString(), dry: dry,
+		open: map[string]*batch{}, added: map[string]cli.Item{}, names: map[uid.UID]string{}, taken: map[string]uid.UID{}, maxBytes: int(s.Conn.MaxPayload()) / batchOfMaxBytes,
 	}
 	err = im.run(ctx, entries, f.namespace)
 	switch {
@@ -87,49 +88,49 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 	switch {
 	case len(im.uids) == 0:
 	case dry:
-		_, err = fmt.Fprintf(s.stdout, "%s%s\n", console.Count(len(im.uids), "object"), mode.suffix())
+		_, err = fmt.Fprintf(s.Stdout, "%s%s\n", console.Count(len(im.uids), "object"), mode.Suffix())
 	default:
 		if err = im.summary(ctx); errors.Is(err, client.ErrForbidden) {
 			s.Missing(lookup.AboutClasses, err)
-			_, err = fmt.Fprintf(s.stdout, "%s\n", console.Count(len(im.uids), "object"))
+			_, err = fmt.Fprintf(s.Stdout, "%s\n", console.Count(len(im.uids), "object"))
 		}
 	}
-	return errors.Join(err, im.failed.err("imported", len(entries)))
+	return errors.Join(err, im.failed.Err("imported", len(entries)))
 }
 
 // importer imports objects in batches, all in one session.
 type importer struct {
-	*session
-	failed   failures
+	*cli.Session
+	failed   cli.Failures
 	id       string
 	dry      bool
 	maxBytes int
-	open     map[string]*batch  // by resource and namespace
-	order    []*batch           // as they were opened
-	added    map[string]item    // by uid, the first with each
-	uids     []string           // of imported objects
-	revision uint64             // at which the session has ended
-	tried    []tried            // what was imported in a dry run
-	names    map[uid.UID]string // of the objects that a dry run would have created
-	taken    map[string]uid.UID // by these names
+	open     map[string]*batch   // by resource and namespace
+	order    []*batch            // as they were opened
+	added    map[string]cli.Item // by uid, the first with each
+	uids     []string            // of imported objects
+	revision uint64              // at which the session has ended
+	tried    []tried             // what was imported in a dry run
+	names    map[uid.UID]string  // of the objects that a dry run would have created
+	taken    map[string]uid.UID  // by these names
 }
 
 // tried is an object that was imported in a dry run, and the warnings of the server.
 type tried struct {
-	item
+	cli.Item
 	warnings []string
 }
 
 // batch has objects of one resource in one namespace.
 type batch struct {
-	items []item
+	items []cli.Item
 	bytes int
 }
 
 func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, namespace string) error {
 	// Kinds are imported first, because the files may have objects of them.
 	for _, e := range entries {
-		if registers(e) {
+		if cli.Registers(e) {
 			if err := im.add(ctx, e, namespace); err != nil {
 				return err
 			}
@@ -140,16 +141,16 @@ func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, names
 			return err
 		}
 		for _, kind := range im.tried {
-			im.learn(kind.Entry)
+			im.LearnKind(kind.Entry)
 		}
-		if err := im.relearn(ctx); err != nil {
+		if err := im.ReadKinds(ctx); err != nil {
 			return err
 		}
 	}
 	// Policies and realm settings decide about the objects that are imported after them.
 	for _, first := range []bool{true, false} {
 		for _, e := range entries {
-			if !registers(e) && governs(e) == first {
+			if !cli.Registers(e) && governs(e) == first {
 				if err := im.add(ctx, e, namespace); err != nil {
 					return err
 				}
@@ -171,20 +172,20 @@ func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, names
 
 // add puts an object into its batch, which is sent when it is full.
 func (im *importer) add(ctx context.Context, e manifestfile.Entry, namespace string) error {
-	i, err := im.place(e, namespace)
+	i, err := im.Place(e, namespace)
 	if err != nil {
-		im.failed.add(err)
+		im.failed.Add(err)
 		return nil
 	}
 	u := i.Object.GetMetadata().GetUid()
 	switch first, known := im.added[u]; {
 	case !known && u != "":
 		im.added[u] = i
-	case known && first.key() == i.key() && first.namespace == i.namespace && !proto.Equal(first.Object, i.Object):
-		im.failed.add(fmt.Errorf("%s: %s: a different manifest of the same object is at %s: keep one of them", i.At, i.key(), first.At))
+	case known && first.Key() == i.Key() && first.Namespace == i.Namespace && !proto.Equal(first.Object, i.Object):
+		im.failed.Add(fmt.Errorf("%s: %s: a different manifest of the same object is at %s: keep one of them", i.At, i.Key(), first.At))
 		return nil
 	}
-	where := client.ResourceOf(i.kind).String() + "/" + i.namespace
+	where := client.ResourceOf(i.Kind).String() + "/" + i.Namespace
 	size := proto.Size(i.Object)
 	b := im.open[where]
 	if b != nil && (len(b.items) == batchObjects || b.bytes+size > im.maxBytes) {
@@ -225,25 +226,25 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 	}
 	first := b.items[0]
 	results, err := make([]client.Result, len(objects)), error(nil)
-	if !first.unregistered {
-		results, err = im.objects(first.kind, first.namespace).ImportBatch(ctx, im.id, objects, client.DryRun(im.dry))
+	if !first.Unregistered {
+		results, err = im.Objects(first.Kind, first.Namespace).ImportBatch(ctx, im.id, objects, client.DryRun(im.dry))
 	}
 	var refused *client.Error
 	if len(b.items) == 1 && errors.As(err, &refused) && refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
 		results, err = []client.Result{{Err: refused}}, nil
 	}
 	if err != nil {
-		return first.failed(err)
+		return first.Failed(err)
 	}
 	for i, r := range results {
 		if im.dry && r.Err == nil {
 			r.Err = im.clash(b.items[i], r.Created)
 		}
 		if r.Err != nil {
-			im.failed.add(b.items[i].failed(r.Err))
+			im.failed.Add(b.items[i].Failed(r.Err))
 			continue
 		}
-		im.warn(b.items[i].At, r.Warnings)
+		im.Warn(b.items[i].At, r.Warnings)
 		if im.dry {
 			im.tried = append(im.tried, tried{b.items[i], r.Warnings})
 		}
@@ -254,16 +255,16 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 
 // clash returns the refusal of an object that has the uid or the name of another object of a dry run. The server
 // stores none of them, and refuses those of one request. created reports whether it would create the object.
-func (im *importer) clash(i item, created bool) error {
+func (im *importer) clash(i cli.Item, created bool) error {
 	u, err := uid.Parse(i.Object.GetMetadata().GetUid())
 	if err != nil {
 		return nil //nolint:nilerr // the kind is unregistered, and the server has evaluated nothing
 	}
-	name := fmt.Sprintf("%s %q", client.ResourceOf(i.kind), i.Object.GetMetadata().GetName())
-	if i.namespace != "" {
-		name += fmt.Sprintf(" in namespace %q", i.namespace)
+	name := fmt.Sprintf("%s %q", client.ResourceOf(i.Kind), i.Object.GetMetadata().GetName())
+	if i.Namespace != "" {
+		name += fmt.Sprintf(" in namespace %q", i.Namespace)
 	}
-	refused := &client.Error{Resource: client.ResourceOf(i.kind).String()}
+	refused := &client.Error{Resource: client.ResourceOf(i.Kind).String()}
 	switch has, known := im.names[u]; {
 	case known && has != name:
 		refused.Reason = client.ErrConflict
@@ -273,7 +274,7 @@ func (im *importer) clash(i item, created bool) error {
 		refused.Reason = client.ErrAlreadyExists
 		refused.Message = fmt.Sprintf("%s already exists; it has uid %s, and the manifest has uid %s: delete it first", name, im.taken[name], u)
 		return refused
-	case created || i.unregistered:
+	case created || i.Unregistered:
 		im.names[u], im.taken[name] = name, u
 	}
 	return nil
@@ -295,7 +296,7 @@ func (im *importer) checkReferences() {
 		}
 		for _, w := range lifecycle.MistakenAmong(nodes[i], among) {
 			if !slices.ContainsFunc(t.warnings, func(of string) bool { return strings.HasPrefix(of, w) }) {
-				im.warn(t.At, []string{w})
+				im.Warn(t.At, []string{w})
 			}
 		}
 	}
@@ -333,9 +334,9 @@ func (im *importer) summary(ctx context.Context) error {
 		return err
 	}
 	if sum.lost > 0 {
-		_, _ = fmt.Fprintf(im.stderr, "%s no owner keeps %s, which the collector deletes\n", im.ink().Yellow("warning:"), console.Count(sum.lost, "object"))
+		_, _ = fmt.Fprintf(im.Stderr, "%s no owner keeps %s, which the collector deletes\n", im.Ink().Yellow("warning:"), console.Count(sum.lost, "object"))
 	}
-	_, err := fmt.Fprintf(im.stdout, "%s: %s\n", console.Count(len(im.uids), "object"), sum)
+	_, err := fmt.Fprintf(im.Stdout, "%s: %s\n", console.Count(len(im.uids), "object"), sum)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -34,21 +35,21 @@ var (
 )
 
 type labelFlags struct {
-	modifyFlags
+	cli.ModifyFlags
 	overwrite bool
 	list      bool
 	version   uint64
 }
 
-func (a *app) labelCommand() *cobra.Command {
-	return a.pairsCommand(labelPairs, "  coppice label pods web-1 -n shop tier=front\n  coppice label pods -l app=web -n shop tier- --dry-run=server")
+func labelCommand(a *cli.App) *cobra.Command {
+	return pairsCommand(a, labelPairs, "  coppice label pods web-1 -n shop tier=front\n  coppice label pods -l app=web -n shop tier- --dry-run=server")
 }
 
-func (a *app) annotateCommand() *cobra.Command {
-	return a.pairsCommand(annotationPairs, "  coppice annotate deploy/web -n shop example.com/owner=ana")
+func annotateCommand(a *cli.App) *cobra.Command {
+	return pairsCommand(a, annotationPairs, "  coppice annotate deploy/web -n shop example.com/owner=ana")
 }
 
-func (a *app) pairsCommand(p pairKind, example string) *cobra.Command {
+func pairsCommand(a *cli.App, p pairKind, example string) *cobra.Command {
 	var f labelFlags
 	c := &cobra.Command{
 		Use:     p.verb + " TYPE NAME... | TYPE/NAME... | -f FILE KEY=VALUE... KEY-...",
@@ -58,18 +59,18 @@ func (a *app) pairsCommand(p pairKind, example string) *cobra.Command {
 Without --overwrite a change of an existing value is refused. If an object is
 refused, the others are changed nevertheless; the exit code is 1 then.`, p.noun),
 		Example:           example,
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.setPairs(ctx, args, f, p)
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return setPairs(ctx, s, args, f, p)
 		}),
 	}
-	f.flags(c)
+	f.Flags(c)
 	c.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace existing values")
 	c.Flags().BoolVar(&f.list, "list", false, "print the "+p.noun+"s of the objects and change nothing")
 	c.Flags().Uint64Var(&f.version, "resource-version", 0, "change the object only if it has this resourceVersion")
-	f.fieldFlag(c)
-	resultFlag(c, &f.output)
-	a.clientFlags(c)
+	f.FieldFlag(c)
+	cli.ResultFlag(c, &f.Output)
+	a.ClientFlags(c)
 	return c
 }
 
@@ -82,7 +83,7 @@ func splitPairs(args []string) (objects []string, set map[string]*string, err er
 		if !has {
 			name, has = strings.CutSuffix(a, "-")
 			if !has && len(set) > 0 {
-				return nil, nil, wrong("%q is not KEY=VALUE or KEY-: objects are named before them", a)
+				return nil, nil, cli.UsageErrorf("%q is not KEY=VALUE or KEY-: objects are named before them", a)
 			}
 			if !has {
 				objects = append(objects, a)
@@ -90,10 +91,10 @@ func splitPairs(args []string) (objects []string, set map[string]*string, err er
 			}
 		}
 		if name == "" {
-			return nil, nil, wrong("%q has no key: write KEY=VALUE or KEY-", a)
+			return nil, nil, cli.UsageErrorf("%q has no key: write KEY=VALUE or KEY-", a)
 		}
 		if _, twice := set[name]; twice {
-			return nil, nil, wrong("the key %s is given twice", name)
+			return nil, nil, cli.UsageErrorf("the key %s is given twice", name)
 		}
 		set[name] = nil
 		if strings.Contains(a, "=") {
@@ -103,41 +104,41 @@ func splitPairs(args []string) (objects []string, set map[string]*string, err er
 	return objects, set, nil
 }
 
-func (s *session) setPairs(ctx context.Context, args []string, f labelFlags, p pairKind) error {
+func setPairs(ctx context.Context, s *cli.Session, args []string, f labelFlags, p pairKind) error {
 	objects, set, err := splitPairs(args)
 	switch {
 	case err != nil:
 		return err
 	case f.list && len(set) > 0, !f.list && len(set) == 0:
-		return wrong("write KEY=VALUE or KEY- to change %ss, or --list to print them", p.noun)
+		return cli.UsageErrorf("write KEY=VALUE or KEY- to change %ss, or --list to print them", p.noun)
 	}
 	if f.list {
-		return s.modify(ctx, objects, f.modifyFlags, "listed", func(_ context.Context, _ client.Kind, o *coppicev1.Object, _ dryMode) (modified, error) {
-			return modified{printing.PairsText(p.of(o.GetMetadata())), o}, nil
+		return s.Modify(ctx, objects, f.ModifyFlags, "listed", func(_ context.Context, _ client.Kind, o *coppicev1.Object, _ cli.DryMode) (cli.Modified, error) {
+			return cli.Modified{Word: printing.PairsText(p.of(o.GetMetadata())), Object: o}, nil
 		})
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{p.member: set}})
 	if err != nil {
 		return err
 	}
-	return s.modify(ctx, objects, f.modifyFlags, p.done, func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
+	return s.Modify(ctx, objects, f.ModifyFlags, p.done, func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode cli.DryMode) (cli.Modified, error) {
 		for attempt := 1; ; attempt++ {
 			if err := p.check(k, o, set, f.overwrite); err != nil {
-				return modified{}, err
+				return cli.Modified{}, err
 			}
 			if f.version != 0 {
 				o.Metadata.ResourceVersion = f.version
 			}
-			did, is, err := s.patchObject(ctx, k, o, patch, !f.overwrite || f.version != 0, mode)
+			did, is, err := patchObject(ctx, s, k, o, patch, !f.overwrite || f.version != 0, mode)
 			if err == nil {
-				return modified{p.outcome(p.of(o.GetMetadata()), set, did == hasChanged), is}, nil
+				return cli.Modified{Word: p.outcome(p.of(o.GetMetadata()), set, did == hasChanged), Object: is}, nil
 			}
 			if !errors.Is(err, client.ErrConflict) || attempt == patchAttempts || f.version != 0 {
-				return modified{}, err
+				return cli.Modified{}, err
 			}
 			m := o.GetMetadata()
-			if o, err = s.objects(k, m.GetNamespace()).Get(ctx, m.GetName(), client.IncludeUninitialized(true)); err != nil {
-				return modified{}, err
+			if o, err = s.Objects(k, m.GetNamespace()).Get(ctx, m.GetName(), client.IncludeUninitialized(true)); err != nil {
+				return cli.Modified{}, err
 			}
 		}
 	})

@@ -16,12 +16,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/internal/segment"
 )
 
-func (a *app) logCommand() *cobra.Command {
+func logCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "log",
 		GroupID: "operate",
@@ -29,7 +30,7 @@ func (a *app) logCommand() *cobra.Command {
 		Long: `Show or verify a file that 'coppice record' has written, or a segment of an archive. No
 server is needed. A file that is truncated, damaged or no recording is refused, with the
 offset at which it cannot be used and the last commit before it.`,
-		Args: unknownCommand,
+		Args: cli.UnknownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var output string
@@ -37,21 +38,21 @@ offset at which it cannot be used and the last commit before it.`,
 		Use:   "stats FILE",
 		Short: "Show what a recorded log has: commits, events, kinds, times",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.usable(func(_ context.Context, args []string) error {
-			return a.logStats(args[0], output)
+		RunE: usable(func(_ context.Context, args []string) error {
+			return logStats(a, args[0], output)
 		}),
 	}
 	cat := &cobra.Command{
 		Use:   "cat FILE",
 		Short: "Print the events of a recorded log, as 'coppice events' does",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.usable(func(ctx context.Context, args []string) error {
-			return a.logCat(ctx, args[0], output)
+		RunE: usable(func(ctx context.Context, args []string) error {
+			return logCat(ctx, a, args[0], output)
 		}),
 	}
 	for _, sub := range []*cobra.Command{stats, cat} {
-		sub.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
-		completeFlag(sub, "output", textFormats()...)
+		sub.Flags().StringVarP(&output, "output", "o", cli.FormatText, "text or json")
+		cli.CompleteFlag(sub, "output", cli.TextFormats()...)
 		c.AddCommand(sub)
 	}
 	c.AddCommand(&cobra.Command{
@@ -61,15 +62,15 @@ offset at which it cannot be used and the last commit before it.`,
 other. It exits with 1 if something is wrong. Authentication codes are not checked: only
 graph services have the keys.`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.usable(func(_ context.Context, args []string) error { return a.logVerify(args[0]) }),
+		RunE: usable(func(_ context.Context, args []string) error { return logVerify(a, args[0]) }),
 	})
 	return c
 }
 
 // usable returns the RunE of a command without a session.
-func (a *app) usable(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+func usable(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		return withCommand(c, do(c.Context(), args))
+		return cli.WithCommand(c, do(c.Context(), args))
 	}
 }
 
@@ -80,7 +81,7 @@ type recordedFile struct {
 	bar  *console.Bar
 }
 
-func (a *app) openRecorded(name, label string) (*recordedFile, error) {
+func openRecorded(a *cli.App, name, label string) (*recordedFile, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -92,9 +93,9 @@ func (a *app) openRecorded(name, label string) (*recordedFile, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	r := &recordedFile{File: f, size: info.Size(), bar: &console.Bar{Label: label, Total: info.Size(), Now: a.now}}
-	if isTerminal(a.stderr) {
-		r.bar.W = a.stderr
+	r := &recordedFile{File: f, size: info.Size(), bar: &console.Bar{Label: label, Total: info.Size(), Now: a.Clock}}
+	if cli.IsTerminal(a.Stderr) {
+		r.bar.W = a.Stderr
 	}
 	return r, nil
 }
@@ -122,8 +123,8 @@ func unusable(name string, err error) error {
 	return fmt.Errorf("%s: %w. Record the log again, or take a copy of the file", name, err)
 }
 
-func (a *app) logVerify(name string) error {
-	f, err := a.openRecorded(name, "verifying")
+func logVerify(a *cli.App, name string) error {
+	f, err := openRecorded(a, name, "verifying")
 	if err != nil {
 		return err
 	}
@@ -133,17 +134,17 @@ func (a *app) logVerify(name string) error {
 	if err != nil {
 		return unusable(name, err)
 	}
-	_, err = fmt.Fprintf(a.stdout, "complete: %s, sequence %d to %d, up to revision %d, %s\nrealm id %x, SHA-256 of the commits %x\n", console.Count(int(info.Commits), "commit"),
+	_, err = fmt.Fprintf(a.Stdout, "complete: %s, sequence %d to %d, up to revision %d, %s\nrealm id %x, SHA-256 of the commits %x\n", console.Count(int(info.Commits), "commit"),
 		info.Before.Sequence+1, info.Last.Sequence, info.Last.Revision, console.Bytes(info.Size), info.RealmID, info.Hash)
 	return err
 }
 
 // logCat prints the events of the commits that can be read.
-func (a *app) logCat(ctx context.Context, name, output string) error {
-	if err := checkFormat(output, textFormats()...); err != nil {
+func logCat(ctx context.Context, a *cli.App, name, output string) error {
+	if err := cli.CheckFormat(output, cli.TextFormats()...); err != nil {
 		return err
 	}
-	f, err := a.openRecorded(name, "")
+	f, err := openRecorded(a, name, "")
 	if err != nil {
 		return err
 	}
@@ -160,8 +161,8 @@ func (a *app) logCat(ctx context.Context, name, output string) error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(a.stdout)
-	w := &history.Writer{W: out, Ink: a.ink(), JSON: output == formatJSON, Now: a.now, Find: h.Find}
+	out := bufio.NewWriter(a.Stdout)
+	w := &history.Writer{W: out, Ink: a.Ink(), JSON: output == cli.FormatJSON, Now: a.Clock, Find: h.Find}
 	for c, err := range h.Log.Read(ctx, client.FromSequence(1)) {
 		if err != nil {
 			failure = err
@@ -202,11 +203,11 @@ type kindSummary struct {
 	Deleted uint64 `json:"deleted"`
 }
 
-func (a *app) logStats(name, output string) error {
-	if err := checkFormat(output, textFormats()...); err != nil {
+func logStats(a *cli.App, name, output string) error {
+	if err := cli.CheckFormat(output, cli.TextFormats()...); err != nil {
 		return err
 	}
-	f, err := a.openRecorded(name, "reading")
+	f, err := openRecorded(a, name, "reading")
 	if err != nil {
 		return err
 	}
@@ -224,12 +225,12 @@ func (a *app) logStats(name, output string) error {
 	}
 	f.bar.Clear()
 	s.complete(scanner.Info())
-	if output == formatJSON {
-		enc := json.NewEncoder(a.stdout)
+	if output == cli.FormatJSON {
+		enc := json.NewEncoder(a.Stdout)
 		enc.SetIndent("", "    ")
 		return enc.Encode(s)
 	}
-	return s.write(a.stdout)
+	return s.write(a.Stdout)
 }
 
 // add counts a commit.

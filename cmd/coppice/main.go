@@ -14,6 +14,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 )
 
 func main() {
@@ -33,28 +35,28 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
-	var usage *usageError
-	var code *exitError
+	var usage *cli.UsageError
+	var code *cli.ExitError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &code) && code.err == nil:
-		return code.code
+	case errors.As(err, &code) && code.Err == nil:
+		return code.Code
 	case errors.As(err, &usage):
-		_, _ = fmt.Fprintf(stderr, "coppice: %v\nSee 'coppice %s--help'.\n", err, usage.command)
+		_, _ = fmt.Fprintf(stderr, "coppice: %v\nSee 'coppice %s--help'.\n", err, usage.Command)
 		return 2
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
-	for _, e := range joined(err) {
-		if errors.Is(e, errReported) {
+	for _, e := range cli.Joined(err) {
+		if errors.Is(e, cli.ErrReported) {
 			continue
 		}
-		_, _ = fmt.Fprintf(stderr, "coppice: %s\n", errorText(e))
+		_, _ = fmt.Fprintf(stderr, "coppice: %s\n", cli.ErrorText(e))
 	}
 	if code != nil {
-		return code.code
+		return code.Code
 	}
 	return 1
 }

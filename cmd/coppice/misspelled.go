@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 )
 
 // notOffered are commands of kubectl that Coppice does not have, each with the reason.
@@ -74,10 +76,10 @@ func checkCommand(root *cobra.Command, args []string) error {
 	case path == "create " && i == 0 && !strings.ContainsAny(rest[i], "./"): // a command of kubectl such as configmap, not a file
 		err = fmt.Errorf("create only reads manifests, with -f: kubectl create %s ... --dry-run=client -o yaml | coppice create -f -", rest[i])
 	case c.HasSubCommands():
-		err = unknownCommand(c, rest[i:])
+		err = cli.UnknownCommand(c, rest[i:])
 	}
 	if err != nil {
-		return &usageError{command: path, err: err}
+		return &cli.UsageError{Command: path, Err: err}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -122,7 +123,7 @@ func finalizerOf(flag, value string) (user, finalizer string, err error) {
 	return user, finalizer, nil
 }
 
-func (a *app) natsConfigCommand() *cobra.Command {
+func natsConfigCommand(a *cli.App) *cobra.Command {
 	var f actorFlags
 	c := &cobra.Command{
 		Use:     "nats-config",
@@ -146,7 +147,7 @@ the configuration includes, as the header of the output says.`,
 			if err != nil {
 				return err
 			}
-			return natsconf.Write(a.stdout, roles)
+			return natsconf.Write(a.Stdout, roles)
 		},
 	}
 	f.add(c)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
@@ -20,7 +21,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func (a *app) parkedCommand() *cobra.Command {
+func parkedCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "parked",
 		GroupID: "operate",
@@ -28,26 +29,26 @@ func (a *app) parkedCommand() *cobra.Command {
 		Long: `List work that kept failing and left its queue, such as the call of a
 finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 		Args: cobra.NoArgs,
-		RunE: a.in(func(ctx context.Context, s *session, _ []string) error { return s.listParked(ctx) }),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, _ []string) error { return listParked(ctx, s) }),
 	}
-	a.clientFlags(c)
+	a.ClientFlags(c)
 	show := &cobra.Command{
 		Use:               "show ID",
 		Short:             "Show a piece of work with its content",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeParked(),
-		RunE:              a.in(func(ctx context.Context, s *session, args []string) error { return s.showParked(ctx, args[0]) }),
+		ValidArgsFunction: completeParked(a),
+		RunE:              a.InSession(func(ctx context.Context, s *cli.Session, args []string) error { return showParked(ctx, s, args[0]) }),
 	}
 	var all bool
 	retry := &cobra.Command{
 		Use:               "retry ID... | --all",
 		Short:             "Put parked work back into its queue",
-		ValidArgsFunction: a.completeParked(),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+		ValidArgsFunction: completeParked(a),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
 			if all == (len(args) > 0) {
-				return wrong("no parked work is named: write an ID, or --all")
+				return cli.UsageErrorf("no parked work is named: write an ID, or --all")
 			}
-			return s.eachParked(ctx, args, "queued again", s.c.Operations().RetryParked)
+			return eachParked(ctx, s, args, "queued again", s.Client.Operations().RetryParked)
 		}),
 	}
 	retry.Flags().BoolVar(&all, "all", false, "retry all parked work")
@@ -57,13 +58,13 @@ finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 		Long: `Drop parked work. This does not complete the pending work behind it: the call of a
 finalizer that still blocks an object is published again after some time.`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeParked(),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.eachParked(ctx, args, "dropped", s.c.Operations().DropParked)
+		ValidArgsFunction: completeParked(a),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return eachParked(ctx, s, args, "dropped", s.Client.Operations().DropParked)
 		}),
 	}
 	for _, sub := range []*cobra.Command{show, retry, drop} {
-		a.clientFlags(sub)
+		a.ClientFlags(sub)
 		c.AddCommand(sub)
 	}
 	return c
@@ -80,11 +81,11 @@ func (p parkedWork) completion() string {
 	return fmt.Sprintf("%d\t%s", p.id, console.Printable(p.GetSubject()))
 }
 
-// parked iterates over all parked work.
-func (s *session) parked(ctx context.Context, content bool) iter.Seq2[parkedWork, error] {
+// parkedMessages iterates over all parked work.
+func parkedMessages(ctx context.Context, s *cli.Session, content bool) iter.Seq2[parkedWork, error] {
 	return func(yield func(parkedWork, error) bool) {
 		for after := uint64(0); ; {
-			page, err := s.c.Operations().ListParked(ctx, client.AfterID(after), client.IncludeContent(content))
+			page, err := s.Client.Operations().ListParked(ctx, client.AfterID(after), client.IncludeContent(content))
 			if err != nil {
 				yield(parkedWork{}, err)
 				return
@@ -105,18 +106,18 @@ func (s *session) parked(ctx context.Context, content bool) iter.Seq2[parkedWork
 func parkedID(text string) (uint64, error) {
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || id == 0 {
-		return 0, wrong("%q is not the id of parked work; 'coppice parked' lists them", text)
+		return 0, cli.UsageErrorf("%q is not the id of parked work; 'coppice parked' lists them", text)
 	}
 	return id, nil
 }
 
 // parkedByID reads one piece of work by its id.
-func (s *session) parkedByID(ctx context.Context, text string) (parkedWork, error) {
+func parkedByID(ctx context.Context, s *cli.Session, text string) (parkedWork, error) {
 	id, err := parkedID(text)
 	if err != nil {
 		return parkedWork{}, err
 	}
-	page, err := s.c.Operations().ListParked(ctx, client.ForIDs{id}, client.IncludeContent(true))
+	page, err := s.Client.Operations().ListParked(ctx, client.ForIDs{id}, client.IncludeContent(true))
 	if err == nil && len(page.GetParked()) == 0 {
 		err = &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("no parked work has the id %d; 'coppice parked' lists all parked work", id)}
 	}
@@ -126,10 +127,10 @@ func (s *session) parkedByID(ctx context.Context, text string) (parkedWork, erro
 	return parkedWork{id, page.GetParked()[0].GetWork()}, nil
 }
 
-func (s *session) listParked(ctx context.Context) error {
-	t := console.Table{W: s.stdout}
+func listParked(ctx context.Context, s *cli.Session) error {
+	t := console.Table{W: s.Stdout}
 	n := 0
-	for p, err := range s.parked(ctx, false) {
+	for p, err := range parkedMessages(ctx, s, false) {
 		if err != nil {
 			return err
 		}
@@ -138,34 +139,34 @@ func (s *session) listParked(ctx context.Context) error {
 				return err
 			}
 		}
-		err := t.Text(strconv.FormatUint(p.id, 10), console.Age(s.now().Sub(time.UnixMicro(p.GetTime()))), fmt.Sprint(p.GetAttempts()), p.GetSubject(), p.GetBy(), p.GetError())
+		err := t.Text(strconv.FormatUint(p.id, 10), console.Age(s.Clock().Sub(time.UnixMicro(p.GetTime()))), fmt.Sprint(p.GetAttempts()), p.GetSubject(), p.GetBy(), p.GetError())
 		if err != nil {
 			return err
 		}
 	}
 	if n == 0 {
-		_, _ = fmt.Fprintln(s.stderr, "nothing is parked")
+		_, _ = fmt.Fprintln(s.Stderr, "nothing is parked")
 	}
 	return t.Flush()
 }
 
-func (s *session) showParked(ctx context.Context, id string) error {
-	p, err := s.parkedByID(ctx, id)
+func showParked(ctx context.Context, s *cli.Session, id string) error {
+	p, err := parkedByID(ctx, s, id)
 	if err != nil {
 		return err
 	}
-	content, err := s.content(p)
+	content, err := contentOf(s, p)
 	if err != nil {
 		content = fmt.Sprintf("%q (%v)\n", p.GetMessage(), err)
 	}
-	_, err = fmt.Fprintf(s.stdout, "ID:        %d\nParked:    %s\nSubject:   %s\nAttempts:  %d\nBy:        %s\nError:     %s\nContent:\n%s", p.id,
+	_, err = fmt.Fprintf(s.Stdout, "ID:        %d\nParked:    %s\nSubject:   %s\nAttempts:  %d\nBy:        %s\nError:     %s\nContent:\n%s", p.id,
 		time.UnixMicro(p.GetTime()).Local().Format("2006-01-02 15:04:05"), console.Printable(p.GetSubject()), p.GetAttempts(), console.Printable(p.GetBy()), console.Printable(p.GetError()), content)
 	return err
 }
 
-// content returns the content of the work as text.
-func (s *session) content(p parkedWork) (string, error) {
-	m := s.chunk(p.GetSubject())
+// contentOf returns the content of the work as text.
+func contentOf(s *cli.Session, p parkedWork) (string, error) {
+	m := chunkOf(s, p.GetSubject())
 	if m == nil {
 		var call coppicev1.FinalizeCall
 		if err := manifest.UnmarshalMessage(p.GetMessage(), &call); err != nil {
@@ -180,17 +181,17 @@ func (s *session) content(p parkedWork) (string, error) {
 	return prototext.MarshalOptions{Multiline: true}.Format(m), nil
 }
 
-// chunk returns an empty message of the type that the subject's queue has, nil for the
+// chunkOf returns an empty message of the type that the subject's queue has, nil for the
 // subject of a call.
-func (s *session) chunk(subject string) proto.Message {
+func chunkOf(s *cli.Session, subject string) proto.Message {
 	switch subject {
-	case bus.WorkSubject(s.realm, bus.QueueDirty):
+	case bus.WorkSubject(s.Realm, bus.QueueDirty):
 		return &coppicev1.DirtyChunk{}
-	case bus.WorkSubject(s.realm, bus.QueueOrphan):
+	case bus.WorkSubject(s.Realm, bus.QueueOrphan):
 		return &coppicev1.OrphanChunk{}
-	case bus.WorkSubject(s.realm, bus.QueueFinish):
+	case bus.WorkSubject(s.Realm, bus.QueueFinish):
 		return &coppicev1.FinishChunk{}
-	case bus.WorkSubject(s.realm, bus.QueueDrain):
+	case bus.WorkSubject(s.Realm, bus.QueueDrain):
 		return &coppicev1.DrainChunk{}
 	}
 	return nil
@@ -200,7 +201,7 @@ func (s *session) chunk(subject string) proto.Message {
 const parkedBatch = 100
 
 // eachParked calls do for each named piece of work, or for all.
-func (s *session) eachParked(ctx context.Context, texts []string, done string, do func(context.Context, []uint64, ...client.ChangeParkedOption) ([]error, error)) error {
+func eachParked(ctx context.Context, s *cli.Session, texts []string, done string, do func(context.Context, []uint64, ...client.ChangeParkedOption) ([]error, error)) error {
 	var ids []uint64
 	for _, text := range texts {
 		id, err := parkedID(text)
@@ -210,14 +211,14 @@ func (s *session) eachParked(ctx context.Context, texts []string, done string, d
 		ids = append(ids, id)
 	}
 	if len(texts) == 0 {
-		for p, err := range s.parked(ctx, false) {
+		for p, err := range parkedMessages(ctx, s, false) {
 			if err != nil {
 				return err
 			}
 			ids = append(ids, p.id)
 		}
 	}
-	failed := failures{app: s.app}
+	failed := cli.Failures{App: s.App}
 	for batch := range slices.Chunk(ids, parkedBatch) {
 		results, err := do(ctx, batch)
 		if err != nil {
@@ -225,26 +226,26 @@ func (s *session) eachParked(ctx context.Context, texts []string, done string, d
 		}
 		for i, id := range batch {
 			if results[i] != nil {
-				failed.add(fmt.Errorf("parked work %d: %w", id, results[i]))
+				failed.Add(fmt.Errorf("parked work %d: %w", id, results[i]))
 				continue
 			}
-			if _, err := fmt.Fprintf(s.stdout, "%d %s\n", id, done); err != nil {
+			if _, err := fmt.Fprintf(s.Stdout, "%d %s\n", id, done); err != nil {
 				return err
 			}
 		}
 	}
-	if failed.n > 0 {
-		return fmt.Errorf("%d of %d not %s", failed.n, len(ids), done)
+	if failed.Count > 0 {
+		return fmt.Errorf("%d of %d not %s", failed.Count, len(ids), done)
 	}
 	return nil
 }
 
 // completeParked completes ids.
-func (a *app) completeParked() completion {
-	return a.completing(func(ctx context.Context, s *session, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeParked(a *cli.App) cobra.CompletionFunc {
+	return a.Completing(func(ctx context.Context, s *cli.Session, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		var ids []string
-		for p, err := range s.parked(ctx, false) {
-			if err != nil || len(ids) == completionMax {
+		for p, err := range parkedMessages(ctx, s, false) {
+			if err != nil || len(ids) == cli.CompletionMax {
 				break
 			}
 			ids = append(ids, p.completion())

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -30,23 +31,23 @@ const (
 
 // patchObject sends a merge patch, and returns the object after it. With checked it fails if the
 // object has changed since it was read.
-func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.Object, patch []byte, checked bool, mode dryMode) (effect, *coppicev1.Object, error) {
-	if mode == dryClient {
+func patchObject(ctx context.Context, s *cli.Session, k client.Kind, o *coppicev1.Object, patch []byte, checked bool, mode cli.DryMode) (effect, *coppicev1.Object, error) {
+	if mode == cli.DryClient {
 		return hasChanged, o, nil
 	}
 	m := o.GetMetadata()
 	var reply client.Reply
-	options := client.PatchOptions{DryRun: mode == dryServer, UID: m.GetUid(), Reply: &reply}
+	options := client.PatchOptions{DryRun: mode == cli.DryServer, UID: m.GetUid(), Reply: &reply}
 	if checked {
 		options.ResourceVersion = m.GetResourceVersion()
 	}
-	r, err := s.objects(k, m.GetNamespace()).Patch(ctx, m.GetName(), patch, options)
+	r, err := s.Objects(k, m.GetNamespace()).Patch(ctx, m.GetName(), patch, options)
 	switch {
 	case err != nil:
 		return noEffect, nil, err
-	case s.accepted(objectName{k, m.GetName()}, r, reply.Warnings):
+	case accepted(s.App, cli.ObjectName{Kind: k, Name: m.GetName()}, r, reply.Warnings):
 		return hasRemoved, r, nil
-	case r.GetMetadata().GetResourceVersion() != m.GetResourceVersion() || mode == dryServer:
+	case r.GetMetadata().GetResourceVersion() != m.GetResourceVersion() || mode == cli.DryServer:
 		return hasChanged, r, nil
 	}
 	return noEffect, r, nil
@@ -55,7 +56,7 @@ func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.O
 // accepted prints the warnings of a reply, and one if the object is terminating. It reports
 // whether the request has removed the object: a terminating object is removed with its last
 // finalizer.
-func (a *app) accepted(where fmt.Stringer, o *coppicev1.Object, warnings []string) (removed bool) {
+func accepted(a *cli.App, where fmt.Stringer, o *coppicev1.Object, warnings []string) (removed bool) {
 	m := o.GetMetadata()
 	switch {
 	case m.GetDeletionTimestamp() == nil:
@@ -64,16 +65,16 @@ func (a *app) accepted(where fmt.Stringer, o *coppicev1.Object, warnings []strin
 	default:
 		warnings = append(warnings, "the object is being deleted, which the request does not stop")
 	}
-	a.warn(where, warnings)
+	a.Warn(where, warnings)
 	return removed
 }
 
 type patchFlags struct {
-	modifyFlags
+	cli.ModifyFlags
 	patch, file, typ string
 }
 
-func (a *app) patchCommand() *cobra.Command {
+func patchCommand(a *cli.App) *cobra.Command {
 	var f patchFlags
 	c := &cobra.Command{
 		Use:     "patch TYPE NAME... | TYPE/NAME... | -f FILE -p PATCH",
@@ -84,31 +85,31 @@ patch replace those of the object, and null removes a member. Lists are replaced
 merged. Strategic merge patches and JSON patches (RFC 6902) are not supported.`,
 		Example: `  coppice patch deploy/web -n shop -p '{"spec":{"replicas":3}}'
   coppice patch cm/web -n shop --patch-file=change.yaml --dry-run=server`,
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.patch(ctx, args, f)
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return patchObjects(ctx, s, args, f)
 		}),
 	}
-	f.flags(c)
+	f.Flags(c)
 	c.Flags().StringVarP(&f.patch, "patch", "p", "", "the patch, in JSON or YAML")
 	c.Flags().StringVar(&f.file, "patch-file", "", "a file with the patch")
-	resultFlag(c, &f.output)
+	cli.ResultFlag(c, &f.Output)
 	c.Flags().StringVar(&f.typ, "type", "merge", "the type of the patch: merge")
-	completeFlag(c, "type", "merge")
-	a.clientFlags(c)
+	cli.CompleteFlag(c, "type", "merge")
+	a.ClientFlags(c)
 	return c
 }
 
-func (s *session) patch(ctx context.Context, args []string, f patchFlags) error {
+func patchObjects(ctx context.Context, s *cli.Session, args []string, f patchFlags) error {
 	if f.typ != "merge" {
-		return wrong("--type=%s is not offered; there is merge: a JSON merge patch (RFC 7386)", f.typ)
+		return cli.UsageErrorf("--type=%s is not offered; there is merge: a JSON merge patch (RFC 7386)", f.typ)
 	}
 	file, text := "-p", []byte(f.patch)
 	switch {
 	case (f.patch == "") == (f.file == ""):
-		return wrong("no patch, or two: write -p PATCH or --patch-file FILE")
+		return cli.UsageErrorf("no patch, or two: write -p PATCH or --patch-file FILE")
 	case f.file != "":
-		data, err := within(ctx, func() ([]byte, error) { return os.ReadFile(f.file) })
+		data, err := cli.Within(ctx, func() ([]byte, error) { return os.ReadFile(f.file) })
 		if err != nil {
 			return err
 		}
@@ -116,10 +117,10 @@ func (s *session) patch(ctx context.Context, args []string, f patchFlags) error 
 	}
 	patch, err := manifestfile.ReadPatch(file, text)
 	if err != nil {
-		return wrong("the patch cannot be read: %w", err)
+		return cli.UsageErrorf("the patch cannot be read: %w", err)
 	}
-	return s.modify(ctx, args, f.modifyFlags, "patched", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
-		did, is, err := s.patchObject(ctx, k, o, patch, false, mode)
-		return modified{map[effect]string{noEffect: "patched (no change)", hasChanged: "patched", hasRemoved: deleted}[did], is}, err
+	return s.Modify(ctx, args, f.ModifyFlags, "patched", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode cli.DryMode) (cli.Modified, error) {
+		did, is, err := patchObject(ctx, s, k, o, patch, false, mode)
+		return cli.Modified{Word: map[effect]string{noEffect: "patched (no change)", hasChanged: "patched", hasRemoved: deleted}[did], Object: is}, err
 	})
 }

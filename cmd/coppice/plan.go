@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/plan"
 	"github.com/coppice-gc/coppice/internal/planname"
@@ -26,12 +27,12 @@ type planFlags struct {
 	with   string // a plan file whose deletions are planned as well
 }
 
-func (a *app) planCommand() *cobra.Command {
+func planCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "plan",
 		GroupID: "objects",
 		Short:   "Show what a command would do, without doing it",
-		Args:    unknownCommand,
+		Args:    cli.UnknownCommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var f planFlags
@@ -63,60 +64,60 @@ Objects of one kind that are simply removed are counted; -o wide shows each.`,
   coppice plan delete -f web.yaml --ignore-not-found
   coppice plan delete deploy/web svc/web pods -l app=web -n shop --out plan.json
   coppice plan delete secret/web -n vault --with plan.json --out both.json`,
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
 			if err := f.checkCascade(d, args); err != nil {
 				return err
 			}
-			return s.planDeletion(ctx, args, f)
+			return planDeletion(ctx, s, args, f)
 		}),
 	}
 	f.victimFlags(d)
 	f.policyFlags(d)
-	d.Flags().StringVarP(&f.output, "output", "o", formatText, "text, wide or json")
+	d.Flags().StringVarP(&f.output, "output", "o", cli.FormatText, "text, wide or json")
 	d.Flags().StringVar(&f.out, "out", "", "write the deletion and its plan to this file")
 	d.Flags().StringVar(&f.with, "with", "", "plan what this plan file deletes as well, in the same commit")
-	completeFlag(d, "output", planFormats()...)
-	a.clientFlags(d)
-	a.offlineFlag(d)
-	a.atFlag(d)
+	cli.CompleteFlag(d, "output", planFormats()...)
+	a.ClientFlags(d)
+	a.OfflineFlag(d)
+	a.AtFlag(d)
 	c.AddCommand(d)
 	return c
 }
 
-func planFormats() []string { return append(textFormats(), formatWide) }
+func planFormats() []string { return append(cli.TextFormats(), cli.FormatWide) }
 
-func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) error {
-	if err := checkFormat(f.output, planFormats()...); err != nil {
+func planDeletion(ctx context.Context, s *cli.Session, args []string, f planFlags) error {
+	if err := cli.CheckFormat(f.output, planFormats()...); err != nil {
 		return err
 	}
-	failed := &failures{app: s.app}
-	victims, err := s.planVictims(ctx, args, f, failed)
-	if err != nil || failed.n > 0 {
-		return cmp.Or(err, failed.err("planned", len(victims)+failed.n))
+	failed := &cli.Failures{App: s.App}
+	victims, err := planVictims(ctx, s, args, f, failed)
+	if err != nil || failed.Count > 0 {
+		return cmp.Or(err, failed.Err("planned", len(victims)+failed.Count))
 	}
-	if f.out != "" && s.at != "" {
-		return wrong("--out does not go with --at: the past cannot be changed")
+	if f.out != "" && s.At != "" {
+		return cli.UsageErrorf("--out does not go with --at: the past cannot be changed")
 	}
-	r, err := s.named(ctx, victims, f.deleteFlags)
+	r, err := requestNamed(ctx, s, victims, f.deleteFlags)
 	switch {
 	case err != nil:
 		return err
 	case len(r.Parts) == 0 && f.out == "" && f.with == "":
-		_, err := fmt.Fprintln(s.stderr, "nothing to delete")
+		_, err := fmt.Fprintln(s.Stderr, "nothing to delete")
 		return err
 	case len(r.Parts) == 0:
 		return errNothingToPlan
 	}
 	if f.with != "" {
-		if _, err := s.addDeletions(r, f.with); err != nil {
+		if _, err := addDeletions(s, r, f.with); err != nil {
 			return err
 		}
 	}
-	if len(r.Parts) > 1 && s.at != "" {
-		return wrong("--at shows the past of a deletion of objects of one kind in one namespace")
+	if len(r.Parts) > 1 && s.At != "" {
+		return cli.UsageErrorf("--at shows the past of a deletion of objects of one kind in one namespace")
 	}
-	p, err := s.plan(ctx, r)
+	p, err := makePlan(ctx, s, r)
 	if err != nil {
 		return err
 	}
@@ -125,30 +126,30 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 		return err
 	}
 	if f.out != "" {
-		if err := plan.WriteFile(f.out, s.realm, s.now(), r, p, times); err != nil {
+		if err := plan.WriteFile(f.out, s.Realm, s.Clock(), r, p, times); err != nil {
 			return err
 		}
 	}
-	if f.output == formatJSON {
-		e := json.NewEncoder(s.stdout)
+	if f.output == cli.FormatJSON {
+		e := json.NewEncoder(s.Stdout)
 		e.SetIndent("", "    ")
 		return e.Encode(plan.JSONOf(p, times))
 	}
-	w := &plan.Writer{W: s.stdout, Ink: s.ink(), Reader: s.Reader, All: f.output == formatWide}
+	w := &plan.Writer{W: s.Stdout, Ink: s.Ink(), Reader: s.Reader, All: f.output == cli.FormatWide}
 	if err := w.Write(ctx, p, times); err != nil {
 		return err
 	}
 	said := ""
-	switch command := r.Command(p.GetPlan(), defaultNamespace); {
+	switch command := r.Command(p.GetPlan(), cli.DefaultNamespace); {
 	case f.out != "":
 		said = plan.WrittenTo(f.out, p)
-	case s.at != "": // the past cannot be changed
+	case s.At != "": // the past cannot be changed
 	case command != "":
 		said = fmt.Sprintf("to do just that: %s\n", command)
 	default:
 		said = "to do just that, write a plan file: coppice plan delete ... --out FILE\n"
 	}
-	_, err = fmt.Fprint(s.stdout, said)
+	_, err = fmt.Fprint(s.Stdout, said)
 	return err
 }
 
@@ -161,13 +162,13 @@ func (f *deleteFlags) byPlan(flags *pflag.FlagSet) error {
 	n, refusal := planname.Parse(f.plan)
 	switch {
 	case refusal != nil:
-		return wrong("--plan: %s", strings.TrimPrefix(refusal.Message, "plan: "))
+		return cli.UsageErrorf("--plan: %s", strings.TrimPrefix(refusal.Message, "plan: "))
 	case n.Policy == planname.Unprotect:
-		return wrong("--plan=%s is what follows from the removal of a protection, not a deletion: plan the deletion with 'coppice plan delete'", f.plan)
+		return cli.UsageErrorf("--plan=%s is what follows from the removal of a protection, not a deletion: plan the deletion with 'coppice plan delete'", f.plan)
 	case n.More != "":
-		return wrong("--plan=%s has preconditions, or options that differ between objects, which a command line cannot give: use its plan file with --plan-file, or plan again", f.plan)
+		return cli.UsageErrorf("--plan=%s has preconditions, or options that differ between objects, which a command line cannot give: use its plan file with --plan-file, or plan again", f.plan)
 	case flags.Changed("cascade") && string(given.Propagation) != n.Policy:
-		return wrong("--cascade=%s contradicts --plan=%s, %s: leave out --cascade, or plan again", f.cascade, f.plan, plannedPolicy(&n))
+		return cli.UsageErrorf("--cascade=%s contradicts --plan=%s, %s: leave out --cascade, or plan again", f.cascade, f.plan, plannedPolicy(&n))
 	}
 	seconds := int64(-1)
 	if given.GracePeriod != nil {
@@ -175,7 +176,7 @@ func (f *deleteFlags) byPlan(flags *pflag.FlagSet) error {
 	}
 	for _, name := range []string{"grace-period", "now", "force"} {
 		if flag := flags.Lookup(name); flag.Changed && seconds != plannedGrace(&n) {
-			return wrong("--%s=%s contradicts --plan=%s, which plans %s: leave out --%s, or plan again", name, flag.Value, f.plan, plannedGraceText(&n), name)
+			return cli.UsageErrorf("--%s=%s contradicts --plan=%s, which plans %s: leave out --%s, or plan again", name, flag.Value, f.plan, plannedGraceText(&n), name)
 		}
 	}
 	f.named = &n
@@ -216,11 +217,11 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 // carryOut sends the deletion of a request with its plan, and reports its outcome.
 func (d *deletion) carryOut(ctx context.Context, r *plan.Request) error {
 	goes, truncated := map[string]bool{}, false
-	waits := d.f.wait && !d.dry.on()
+	waits := d.f.wait && !d.dry.On()
 	if waits {
 		// Without a plan of its own, it waits for the objects that it deletes.
 		ok, err := d.Optional(ctx, lookup.AboutTotals, func(ctx context.Context) error {
-			p, err := d.plan(ctx, r)
+			p, err := makePlan(ctx, d.Session, r)
 			maps.Copy(goes, plan.Removed(p))
 			return err
 		})
@@ -230,7 +231,7 @@ func (d *deletion) carryOut(ctx context.Context, r *plan.Request) error {
 		truncated = !ok
 		d.quiet = true
 	}
-	results, err := d.c.DeletePlanned(ctx, d.f.plan, r.Parts, client.DryRun(d.options.DryRun))
+	results, err := d.Client.DeletePlanned(ctx, d.f.plan, r.Parts, client.DryRun(d.options.DryRun))
 	if err != nil {
 		return err
 	}
@@ -247,7 +248,7 @@ func (d *deletion) carryOut(ctx context.Context, r *plan.Request) error {
 		for _, uid := range d.done {
 			goes[uid] = true
 		}
-		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
+		if err := awaitRemoval(ctx, d.Session, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
 			return err
 		}
 	}

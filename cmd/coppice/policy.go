@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
@@ -17,12 +18,12 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func (a *app) policyCommand() *cobra.Command {
+func policyCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "policy",
 		GroupID: "operate",
 		Short:   "Test and show expiry policies, and answer their notices",
-		Args:    unknownCommand,
+		Args:    cli.UnknownCommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	test := &cobra.Command{
@@ -37,22 +38,22 @@ has replayed. The time is then that of the last commit.`,
   coppice policy test old-previews.yaml --at 24h
   coppice replay shop.log --offline shop && coppice policy test old-previews.yaml --offline shop`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error { return s.testPolicies(ctx, args[0]) }),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error { return testPolicies(ctx, s, args[0]) }),
 	}
-	a.clientFlags(test)
-	a.offlineFlag(test)
-	a.atFlag(test)
-	c.AddCommand(test, a.listPoliciesCommand(), a.vetoCommand(), a.agreeCommand())
+	a.ClientFlags(test)
+	a.OfflineFlag(test)
+	a.AtFlag(test)
+	c.AddCommand(test, listPoliciesCommand(a), vetoCommand(a), agreeCommand(a))
 	return c
 }
 
 // testPolicies evaluates the expiry policies of a file.
-func (s *session) testPolicies(ctx context.Context, path string) error {
-	entries, err := s.read(ctx, path)
+func testPolicies(ctx context.Context, s *cli.Session, path string) error {
+	entries, err := s.ReadManifests(ctx, path)
 	if err != nil {
 		return err
 	}
-	now, err := s.policyTime(ctx)
+	now, err := policyTime(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (s *session) testPolicies(ctx context.Context, path string) error {
 			continue
 		}
 		tested++
-		if err := s.testPolicy(ctx, e, now); err != nil {
+		if err := testPolicy(ctx, s, e, now); err != nil {
 			return fmt.Errorf("%s: %w", e.At, err)
 		}
 	}
@@ -77,37 +78,37 @@ func (s *session) testPolicies(ctx context.Context, path string) error {
 
 // policyTime returns the time at which policies are evaluated: now, or that of the last commit of what
 // is read.
-func (s *session) policyTime(ctx context.Context) (time.Time, error) {
-	if past := s.c.Past(); past != nil {
+func policyTime(ctx context.Context, s *cli.Session) (time.Time, error) {
+	if past := s.Client.Past(); past != nil {
 		return past.Time, nil
 	}
-	if s.offline == "" {
-		return s.now(), nil
+	if s.Offline == "" {
+		return s.Clock(), nil
 	}
-	last, err := s.c.Log().Last(ctx)
+	last, err := s.Client.Log().Last(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	commit, err := s.c.Log().Commit(ctx, last)
+	commit, err := s.Client.Log().Commit(ctx, last)
 	return time.UnixMicro(commit.GetTime()), err
 }
 
 // testPolicy evaluates one policy.
-func (s *session) testPolicy(ctx context.Context, e manifestfile.Entry, now time.Time) error {
+func testPolicy(ctx context.Context, s *cli.Session, e manifestfile.Entry, now time.Time) error {
 	p, err := expirypolicy.Parse(e.Object.GetSpec())
 	if err != nil {
 		return err
 	}
 	k, ok := s.Kinds.Of(p.Group+"/", p.Kind)
 	if !ok {
-		return fmt.Errorf("spec.kind: the kind %s of group %q is not registered in realm %q", p.Kind, p.Group, s.realm)
+		return fmt.Errorf("spec.kind: the kind %s of group %q is not registered in realm %q", p.Kind, p.Group, s.Realm)
 	}
-	unchanged, err := s.unchangedSince(ctx, p.MinUnchanged, now)
+	unchanged, err := unchangedSince(ctx, s, p.MinUnchanged, now)
 	if err != nil {
 		return err
 	}
 	all, due, failed := 0, 0, 0
-	for o, err := range s.c.Resource(client.ResourceOf(k), "").List(ctx, client.LabelSelector(p.Selector)) {
+	for o, err := range s.Client.Resource(client.ResourceOf(k), "").List(ctx, client.LabelSelector(p.Selector)) {
 		if err != nil {
 			return err
 		}
@@ -116,10 +117,10 @@ func (s *session) testPolicy(ctx context.Context, e manifestfile.Entry, now time
 		switch {
 		case err != nil:
 			failed++
-			err = s.testedObject(k, o, "stays: "+err.Error())
+			err = testedObject(s, k, o, "stays: "+err.Error())
 		case !is || o.GetMetadata().GetResourceVersion() > unchanged:
 		case o.GetMetadata().GetProtection() != nil:
-			err = s.testedObject(k, o, "stays, protected by "+printing.ProtectedBy(o.GetMetadata().GetProtection()))
+			err = testedObject(s, k, o, "stays, protected by "+printing.ProtectedBy(o.GetMetadata().GetProtection()))
 		default:
 			due++
 			text := "expires, " + console.Age(now.Sub(o.GetMetadata().GetCreationTimestamp().AsTime())) + " old"
@@ -129,7 +130,7 @@ func (s *session) testPolicy(ctx context.Context, e manifestfile.Entry, now time
 			case p.Notice > 0:
 				text += fmt.Sprintf("; notice is given %s before", p.Notice)
 			}
-			err = s.testedObject(k, o, text)
+			err = testedObject(s, k, o, text)
 		}
 		if err != nil {
 			return err
@@ -139,26 +140,26 @@ func (s *session) testPolicy(ctx context.Context, e manifestfile.Entry, now time
 	if failed > 0 {
 		text += fmt.Sprintf("; the condition has no result on %d", failed)
 	}
-	_, err = fmt.Fprintf(s.stdout, "%s, at %s; nothing was changed\n", text, now.UTC().Format(time.RFC3339))
+	_, err = fmt.Fprintf(s.Stdout, "%s, at %s; nothing was changed\n", text, now.UTC().Format(time.RFC3339))
 	return err
 }
 
-func (s *session) testedObject(k client.Kind, o *coppicev1.Object, what string) error {
+func testedObject(s *cli.Session, k client.Kind, o *coppicev1.Object, what string) error {
 	key := printing.Key(k, o.GetMetadata().GetName())
 	if ns := o.GetMetadata().GetNamespace(); ns != "" {
 		key += " (" + ns + ")"
 	}
-	_, err := fmt.Fprintf(s.stdout, "%s  %s\n", key, console.Printable(what))
+	_, err := fmt.Fprintf(s.Stdout, "%s  %s\n", key, console.Printable(what))
 	return err
 }
 
 // unchangedSince returns the newest revision of objects that were not changed for a time: the last one
 // before it. It is 0 if the log does not go back so far.
-func (s *session) unchangedSince(ctx context.Context, d time.Duration, now time.Time) (uint64, error) {
+func unchangedSince(ctx context.Context, s *cli.Session, d time.Duration, now time.Time) (uint64, error) {
 	if d == 0 {
 		return ^uint64(0), nil
 	}
-	then, err := s.c.At(ctx, client.Moment{Time: now.Add(-d)})
+	then, err := s.Client.At(ctx, client.Moment{Time: now.Add(-d)})
 	if errors.Is(err, client.ErrExpired) {
 		return 0, nil
 	}

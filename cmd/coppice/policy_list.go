@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-func (a *app) listPoliciesCommand() *cobra.Command {
+func listPoliciesCommand(a *cli.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "list [NAME...]",
@@ -26,11 +27,13 @@ lasts (NOTICE), which a veto keeps (VETOED), and which it has deleted (DELETED).
 The graph service keeps this in memory: it counts from when it became the writer.`,
 		Example: `  coppice policy list
   coppice policy list previews -o json`,
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error { return s.listPolicies(ctx, args, output) }),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return listPolicies(ctx, s, args, output)
+		}),
 	}
-	c.Flags().StringVarP(&output, "output", "o", formatTable, "table, wide or json")
-	completeFlag(c, "output", formatTable, formatWide, formatJSON)
-	a.clientFlags(c)
+	c.Flags().StringVarP(&output, "output", "o", cli.FormatTable, "table, wide or json")
+	cli.CompleteFlag(c, "output", cli.FormatTable, cli.FormatWide, cli.FormatJSON)
+	a.ClientFlags(c)
 	return c
 }
 
@@ -55,45 +58,45 @@ type policyJSON struct {
 	ErrorTime *time.Time `json:"errorTime,omitempty"`
 }
 
-func (s *session) listPolicies(ctx context.Context, names []string, output string) error {
-	if err := checkFormat(output, formatTable, formatWide, formatJSON); err != nil {
+func listPolicies(ctx context.Context, s *cli.Session, names []string, output string) error {
+	if err := cli.CheckFormat(output, cli.FormatTable, cli.FormatWide, cli.FormatJSON); err != nil {
 		return err
 	}
-	found, err := s.c.Operations().ExpiryPolicies(ctx)
+	found, err := s.Client.Operations().ExpiryPolicies(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(found, func(p *client.ExpiryStatus) bool { return p.GetPolicy() == name }) {
-			return fmt.Errorf("there is no expiry policy %q in realm %q", name, s.realm)
+			return fmt.Errorf("there is no expiry policy %q in realm %q", name, s.Realm)
 		}
 	}
 	if len(names) > 0 {
 		found = slices.DeleteFunc(found, func(p *client.ExpiryStatus) bool { return !slices.Contains(names, p.GetPolicy()) })
 	}
-	if output == formatJSON {
+	if output == cli.FormatJSON {
 		list := []policyJSON{}
 		for _, p := range found {
 			list = append(list, policyJSONOf(p))
 		}
-		e := json.NewEncoder(s.stdout)
+		e := json.NewEncoder(s.Stdout)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "    ")
 		return e.Encode(list)
 	}
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(s.stderr, "the realm has no expiry policy")
+		_, err := fmt.Fprintln(s.Stderr, "the realm has no expiry policy")
 		return err
 	}
-	return s.policyTable(found, output == formatWide)
+	return policyTable(s, found, output == cli.FormatWide)
 }
 
-func (s *session) policyTable(found []*client.ExpiryStatus, wide bool) error {
+func policyTable(s *cli.Session, found []*client.ExpiryStatus, wide bool) error {
 	header := []string{"NAME", "MATCHES", "DUE", "NOTICE", "VETOED", "DELETED", "EVALUATED", "PROBLEM"}
 	if wide {
 		header = append(header, "OBJECTS", "PROTECTED", "DELETED SINCE")
 	}
-	t := console.Table{W: s.stdout}
+	t := console.Table{W: s.Stdout}
 	if err := t.Text(header...); err != nil {
 		return err
 	}
@@ -103,10 +106,10 @@ func (s *session) policyTable(found []*client.ExpiryStatus, wide bool) error {
 			for i, n := range []uint64{p.GetMatched(), p.GetDue(), p.GetNoticed(), p.GetVetoed()} {
 				row[1+i] = fmt.Sprint(n)
 			}
-			row[6] = console.Age(s.now().Sub(time.UnixMicro(p.GetEvaluated()))) + " ago"
+			row[6] = console.Age(s.Clock().Sub(time.UnixMicro(p.GetEvaluated()))) + " ago"
 		}
 		if wide {
-			row = append(row, fmt.Sprint(p.GetExamined()), fmt.Sprint(p.GetProtected()), console.Clock(time.UnixMicro(p.GetSince()), s.now()))
+			row = append(row, fmt.Sprint(p.GetExamined()), fmt.Sprint(p.GetProtected()), console.Clock(time.UnixMicro(p.GetSince()), s.Clock()))
 		}
 		if err := t.Text(row...); err != nil {
 			return err

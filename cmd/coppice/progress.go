@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 )
 
 // progress shows on a terminal how many objects of many are done, on one line that is
@@ -17,10 +19,10 @@ type progress struct {
 // progressFrom is from how many objects on progress is shown.
 const progressFrom = 2 * windowObjects
 
-func (a *app) progress(done string, total int) *progress {
+func newProgress(a *cli.App, done string, total int) *progress {
 	p := &progress{done: done, total: total}
-	if total >= progressFrom && isTerminal(a.stderr) {
-		p.w = a.stderr
+	if total >= progressFrom && cli.IsTerminal(a.Stderr) {
+		p.w = a.Stderr
 	}
 	return p
 }

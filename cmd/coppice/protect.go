@@ -7,17 +7,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/plan"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 type protectFlags struct {
-	modifyFlags
+	cli.ModifyFlags
 	reason string
 }
 
-func (a *app) protectCommand() *cobra.Command {
+func protectCommand(a *cli.App) *cobra.Command {
 	var f protectFlags
 	c := &cobra.Command{
 		Use:     "protect TYPE NAME... | TYPE/NAME... --reason REASON",
@@ -33,18 +34,18 @@ An object that is being deleted cannot be protected. The user needs permission f
 verb protect, which operators have.`,
 		Example: `  coppice protect deploy/web -n shop --reason "production"
   coppice protect pvc -l tier=database -A --reason "customer data"`,
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.protect(ctx, args, f)
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return protectObjects(ctx, s, args, f)
 		}),
 	}
-	f.flags(c)
+	f.Flags(c)
 	c.Flags().StringVar(&f.reason, "reason", "", "why (required)")
-	a.clientFlags(c)
+	a.ClientFlags(c)
 	return c
 }
 
-func (a *app) unprotectCommand() *cobra.Command {
+func unprotectCommand(a *cli.App) *cobra.Command {
 	var f protectFlags
 	c := &cobra.Command{
 		Use:     "unprotect TYPE NAME... | TYPE/NAME... --reason REASON",
@@ -56,73 +57,73 @@ keeps, and with them their dependents; the command lists these objects.
 
 The user needs permission for the verb unprotect, which operators have.`,
 		Example:           `  coppice unprotect deploy/web -n shop --reason "moved to the new cluster" --dry-run=server`,
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.unprotect(ctx, args, f)
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return unprotectObjects(ctx, s, args, f)
 		}),
 	}
-	f.flags(c)
+	f.Flags(c)
 	c.Flags().StringVar(&f.reason, "reason", "", "why (required)")
-	a.clientFlags(c)
+	a.ClientFlags(c)
 	return c
 }
 
-func (s *session) protect(ctx context.Context, args []string, f protectFlags) error {
+func protectObjects(ctx context.Context, s *cli.Session, args []string, f protectFlags) error {
 	if f.reason == "" {
-		return wrong("--reason is required: a refused deletion names it")
+		return cli.UsageErrorf("--reason is required: a refused deletion names it")
 	}
-	f.unreadable = true
-	return s.modify(ctx, args, f.modifyFlags, "protected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
-		if mode == dryClient {
-			return modified{word: "protected"}, nil
+	f.Unreadable = true
+	return s.Modify(ctx, args, f.ModifyFlags, "protected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode cli.DryMode) (cli.Modified, error) {
+		if mode == cli.DryClient {
+			return cli.Modified{Word: "protected"}, nil
 		}
 		m := o.GetMetadata()
-		r, err := s.objects(k, m.GetNamespace()).Protect(ctx, []string{m.GetName()}, f.reason, client.IfUID(m.GetUid()), client.DryRun(mode == dryServer))
+		r, err := s.Objects(k, m.GetNamespace()).Protect(ctx, []string{m.GetName()}, f.reason, client.IfUID(m.GetUid()), client.DryRun(mode == cli.DryServer))
 		if err != nil {
-			return modified{}, err
+			return cli.Modified{}, err
 		}
-		if mode != dryServer && r[0].Object.GetMetadata().GetResourceVersion() == m.GetResourceVersion() {
-			return modified{word: "protected already"}, nil
+		if mode != cli.DryServer && r[0].Object.GetMetadata().GetResourceVersion() == m.GetResourceVersion() {
+			return cli.Modified{Word: "protected already"}, nil
 		}
-		return modified{word: "protected"}, nil
+		return cli.Modified{Word: "protected"}, nil
 	})
 }
 
 // listedCollected is how many of the objects that are collected now are named.
 const listedCollected = 10
 
-func (s *session) unprotect(ctx context.Context, args []string, f protectFlags) error {
+func unprotectObjects(ctx context.Context, s *cli.Session, args []string, f protectFlags) error {
 	if f.reason == "" {
-		return wrong("--reason is required: the log records why a protection was removed")
+		return cli.UsageErrorf("--reason is required: the log records why a protection was removed")
 	}
-	f.unreadable = true
-	return s.modify(ctx, args, f.modifyFlags, "unprotected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (modified, error) {
+	f.Unreadable = true
+	return s.Modify(ctx, args, f.ModifyFlags, "unprotected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode cli.DryMode) (cli.Modified, error) {
 		m := o.GetMetadata()
 		switch {
 		case m.GetProtection() == nil && o.GetKind() != "": // an object that is unreadable may be
-			return modified{word: "is not protected"}, nil
-		case mode == dryClient:
-			return modified{word: "unprotected"}, nil
+			return cli.Modified{Word: "is not protected"}, nil
+		case mode == cli.DryClient:
+			return cli.Modified{Word: "unprotected"}, nil
 		}
-		objects := s.objects(k, m.GetNamespace())
-		said, err := s.collectedNow(ctx, objects, m)
+		objects := s.Objects(k, m.GetNamespace())
+		said, err := collectedNow(ctx, s, objects, m)
 		if err != nil {
-			return modified{}, err
+			return cli.Modified{}, err
 		}
-		r, err := objects.Unprotect(ctx, []string{m.GetName()}, f.reason, client.IfUID(m.GetUid()), client.DryRun(mode == dryServer))
+		r, err := objects.Unprotect(ctx, []string{m.GetName()}, f.reason, client.IfUID(m.GetUid()), client.DryRun(mode == cli.DryServer))
 		if err != nil {
-			return modified{}, err
+			return cli.Modified{}, err
 		}
 		if said == "" { // the plan says more than the warnings
-			s.warn(objectName{k, m.GetName()}, r[0].Warnings)
+			s.Warn(cli.ObjectName{Kind: k, Name: m.GetName()}, r[0].Warnings)
 		}
-		return modified{word: "unprotected" + said}, nil
+		return cli.Modified{Word: "unprotected" + said}, nil
 	})
 }
 
 // collectedNow says what is deleted when the protection of an object is removed; "" if nothing is,
 // or if the user has no permission to plan.
-func (s *session) collectedNow(ctx context.Context, objects client.ResourceClient, m *coppicev1.ObjectMeta) (string, error) {
+func collectedNow(ctx context.Context, s *cli.Session, objects client.ResourceClient, m *coppicev1.ObjectMeta) (string, error) {
 	p, err := objects.Plan(ctx, []string{m.GetName()}, client.PlanUnprotect(true), client.IfUID(m.GetUid()), client.MinRevision(m.GetResourceVersion()))
 	if errors.Is(err, client.ErrForbidden) {
 		return "", nil

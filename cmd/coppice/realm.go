@@ -6,9 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 )
 
-func (a *app) realmCommand() *cobra.Command {
+func realmCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "realm",
 		GroupID: "operate",
@@ -20,26 +22,26 @@ Graph services and the services that work for them follow the list of realms. A 
 realm needs no restart, and no change of the NATS server's configuration. The user
 needs permission for the verbs createrealm, listrealms and deleterealm, which
 operators have.`,
-		Args: unknownCommand,
+		Args: cli.UnknownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, sub := range []*cobra.Command{
-		a.realmCreateCommand(), a.realmListCommand(), a.realmDescribeCommand(), a.realmSetCommand(), a.realmResumeCommand(), a.realmDeleteCommand(),
+		realmCreateCommand(a), realmListCommand(a), realmDescribeCommand(a), realmSetCommand(a), realmResumeCommand(a), realmDeleteCommand(a),
 	} {
 		connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
-		a.dial.Flags(connection)
+		a.Dial.Flags(connection)
 		sub.Flags().AddFlagSet(connection)
-		a.actorFlag(sub)
+		a.ActorFlag(sub)
 		if name := sub.Name(); name != "create" && name != "list" {
-			sub.ValidArgsFunction = a.completeFirst(a.completeRealms())
+			sub.ValidArgsFunction = a.CompleteFirst(a.CompleteRealms())
 		}
 		c.AddCommand(sub)
 	}
-	c.AddCommand(a.realmRestoreCommand())
+	c.AddCommand(realmRestoreCommand(a))
 	return c
 }
 
-func (a *app) realmResumeCommand() *cobra.Command {
+func realmResumeCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
 		Short: "End the pause of a realm that was restored or replayed",
@@ -47,14 +49,14 @@ func (a *app) realmResumeCommand() *cobra.Command {
 then on its collector deletes objects, finalizers are called, and clients can write.
 Look at the realm first: reads and 'coppice plan' work while it is paused.`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
-			return s.resume(ctx, args[0])
+		RunE: inRealm(a, func(ctx context.Context, s *cli.Session, args []string) error {
+			return resumeRealm(ctx, s, args[0])
 		}),
 	}
 }
 
-func (s *session) resume(ctx context.Context, name string) error {
-	resumed, err := s.c.Operations().Resume(ctx)
+func resumeRealm(ctx context.Context, s *cli.Session, name string) error {
+	resumed, err := s.Client.Operations().Resume(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,6 +64,6 @@ func (s *session) resume(ctx context.Context, name string) error {
 	if !resumed {
 		text = "realm %s was not paused\n"
 	}
-	_, err = fmt.Fprintf(s.stdout, text, name)
+	_, err = fmt.Fprintf(s.Stdout, text, name)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -32,8 +33,8 @@ type beginFlags struct {
 }
 
 // add adds the flags, and those of a connection.
-func (f *beginFlags) add(a *app, c *cobra.Command) {
-	a.dial.Flags(c.Flags())
+func (f *beginFlags) add(a *cli.App, c *cobra.Command) {
+	a.Dial.Flags(c.Flags())
 	c.Flags().StringVar(&f.archive, "archive", "", "URL of the archive of the graph services that will serve the realm (default: see above)")
 	c.Flags().StringVar(&f.data, "data", "", "directory of all data, of 'coppice up'")
 	c.Flags().StringVar(&f.secret, "secret", "", "file of the installation's secret, without --data ($COPPICE_SECRET holds the secret itself)")
@@ -50,7 +51,7 @@ func (f *beginFlags) mkdirTemp(prefix string) (string, error) {
 // NATS server next to --data.
 func (f *beginFlags) check(c *cobra.Command) error {
 	if c.Flags().Changed("replicas") {
-		if err := checkReplicas(f.replicas); err != nil {
+		if err := cli.CheckReplicas(f.replicas); err != nil {
 			return err
 		}
 	}
@@ -75,19 +76,19 @@ type beginTarget struct {
 
 // target connects to the NATS server, or starts that of the directory. The target must be closed,
 // also after an error.
-func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginTarget, err error) {
+func (f *beginFlags) target(ctx context.Context, a *cli.App, realm string) (t beginTarget, err error) {
 	t.close = func() {}
 	if f.data == "" {
 		if f.secret == "" && os.Getenv(secret.Env) == "" {
-			return t, wrong("name --data DIR of 'coppice up', or the installation's secret with --secret FILE or $%s", secret.Env)
+			return t, cli.UsageErrorf("name --data DIR of 'coppice up', or the installation's secret with --secret FILE or $%s", secret.Env)
 		}
-		if t.secrets, err = loadSecrets(f.secret, ""); err != nil {
+		if t.secrets, err = cli.LoadSecrets(f.secret, ""); err != nil {
 			return t, err
 		}
-		if err := a.dial.Complete(); err != nil {
+		if err := a.Dial.Complete(); err != nil {
 			return t, err
 		}
-		if t.nc, err = a.dial.Service(ctx, "coppice-restore", a.quietLogger()); err != nil {
+		if t.nc, err = a.Dial.Service(ctx, "coppice-restore", a.QuietLogger()); err != nil {
 			return t, err
 		}
 		t.close = t.nc.Close
@@ -99,13 +100,13 @@ func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginT
 	if t.secrets, err = allinone.Secrets(f.data); err != nil {
 		return t, err
 	}
-	own, err := archive.InDirectory(filepath.Join(f.data, archiveDir))
+	own, err := archive.InDirectory(filepath.Join(f.data, cli.ArchiveDir))
 	if err != nil {
 		return t, err
 	}
 	t.archive = own.String()
 	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(f.data, "nats"), Roles: bus.Roles(realm), Logf: func(format string, args ...any) {
-		a.quietLogger().Warn("nats: " + fmt.Sprintf(format, args...))
+		a.QuietLogger().Warn("nats: " + fmt.Sprintf(format, args...))
 	}})
 	if errors.Is(err, natsd.ErrInUse) {
 		return t, fmt.Errorf("%s is in use: end the process that uses it, and try again", f.data)
@@ -114,7 +115,7 @@ func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginT
 		return t, err
 	}
 	t.close = func() { _ = server.Shutdown() }
-	nc, err := dial.Service(ctx, server.URL(), "coppice-restore", a.quietLogger(), server.Options(bus.RoleGraph)...)
+	nc, err := dial.Service(ctx, server.URL(), "coppice-restore", a.QuietLogger(), server.Options(bus.RoleGraph)...)
 	if err == nil {
 		t.nc, t.close = nc, func() {
 			nc.Close()
@@ -142,8 +143,8 @@ func (f *beginFlags) opener(t beginTarget) stores.Opener {
 func (f *beginFlags) config(ctx context.Context, t beginTarget, realm, fallback string) (c continuation.Config, err error) {
 	to, err := archive.ParseLocation(cmp.Or(f.archive, t.archive, fallback))
 	if err != nil {
-		return c, wrong("%w", err)
+		return c, cli.UsageErrorf("%w", err)
 	}
 	store, err := f.opener(t).Create(ctx, to)
-	return continuation.Config{Conn: t.nc, Realm: realm, Replicas: f.replicas, Secrets: t.secrets, Archive: store, By: instance()}, err
+	return continuation.Config{Conn: t.nc, Realm: realm, Replicas: f.replicas, Secrets: t.secrets, Archive: store, By: cli.Instance()}, err
 }

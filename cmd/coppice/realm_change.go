@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func (a *app) realmCreateCommand() *cobra.Command {
+func realmCreateCommand(a *cli.App) *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "create NAME",
@@ -25,21 +26,21 @@ func (a *app) realmCreateCommand() *cobra.Command {
 created again, with an empty log. A realm whose log exists on the NATS server, as after
 a restore of its streams, continues with that log.`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
-			return s.createRealm(ctx, args[0], timeout)
+		RunE: inRealm(a, func(ctx context.Context, s *cli.Session, args []string) error {
+			return createRealm(ctx, s, args[0], timeout)
 		}),
 	}
 	c.Flags().DurationVar(&timeout, "wait", time.Minute, "how long to wait for the writer; 0: do not wait")
 	return c
 }
 
-func (s *session) createRealm(ctx context.Context, name string, timeout time.Duration) error {
-	if _, err := s.c.Operations().CreateRealm(ctx, name); err != nil {
+func createRealm(ctx context.Context, s *cli.Session, name string, timeout time.Duration) error {
+	if _, err := s.Client.Operations().CreateRealm(ctx, name); err != nil {
 		return err
 	}
 	if timeout > 0 {
-		err := s.until(ctx, timeout, func(ctx context.Context) (done bool, waiting string, err error) {
-			_, err = s.c.Status(ctx)
+		err := waitUntil(ctx, s, timeout, func(ctx context.Context) (done bool, waiting string, err error) {
+			_, err = s.Client.Status(ctx)
 			if err != nil && rpc.Retryable(err) {
 				return false, err.Error(), nil
 			}
@@ -49,11 +50,11 @@ func (s *session) createRealm(ctx context.Context, name string, timeout time.Dur
 			return fmt.Errorf("realm %s is created, but its writer has not started: %w", name, err)
 		}
 	}
-	_, err := fmt.Fprintf(s.stdout, "realm %s created\n", name)
+	_, err := fmt.Fprintf(s.Stdout, "realm %s created\n", name)
 	return err
 }
 
-func (a *app) realmDeleteCommand() *cobra.Command {
+func realmDeleteCommand(a *cli.App) *cobra.Command {
 	var confirm string
 	var withoutArchive bool
 	var timeout time.Duration
@@ -74,8 +75,8 @@ that fails.`,
 		Example: `  coppice realm delete shop
   coppice realm delete shop --without-archive --confirm shop`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
-			return s.deleteRealm(ctx, args[0], confirm, withoutArchive, timeout)
+		RunE: inRealm(a, func(ctx context.Context, s *cli.Session, args []string) error {
+			return deleteRealm(ctx, s, args[0], confirm, withoutArchive, timeout)
 		}),
 	}
 	c.Flags().StringVar(&confirm, "confirm", "", "the name of the realm once more, instead of typing it")
@@ -84,15 +85,15 @@ that fails.`,
 	return c
 }
 
-func (s *session) deleteRealm(ctx context.Context, name, confirm string, withoutArchive bool, timeout time.Duration) error {
-	if r, err := s.listedRealm(ctx, name); err != nil {
+func deleteRealm(ctx context.Context, s *cli.Session, name, confirm string, withoutArchive bool, timeout time.Duration) error {
+	if r, err := listedRealm(ctx, s, name); err != nil {
 		return err
 	} else if r.GetState() == coppicev1.RealmState_REALM_STATE_DELETED {
 		return &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("realm %q was deleted at %s by %s", name, when(r.GetDeleted()), r.GetDeletedBy())}
 	}
 	if confirm == "" {
-		_, _ = fmt.Fprintf(s.stderr, "This deletes all objects of realm %s, and its log. Type the name of the realm to delete it: ", name)
-		line, err := within(ctx, func() (string, error) { return bufio.NewReader(s.stdin).ReadString('\n') })
+		_, _ = fmt.Fprintf(s.Stderr, "This deletes all objects of realm %s, and its log. Type the name of the realm to delete it: ", name)
+		line, err := cli.Within(ctx, func() (string, error) { return bufio.NewReader(s.Stdin).ReadString('\n') })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -104,15 +105,15 @@ func (s *session) deleteRealm(ctx context.Context, name, confirm string, without
 	if confirm != name {
 		return fmt.Errorf("%q is not the name of the realm, %q; nothing is deleted", confirm, name)
 	}
-	if _, err := s.c.Operations().DeleteRealm(ctx, name, client.WithoutArchive(withoutArchive)); err != nil {
+	if _, err := s.Client.Operations().DeleteRealm(ctx, name, client.WithoutArchive(withoutArchive)); err != nil {
 		return err
 	}
 	if timeout == 0 {
-		_, err := fmt.Fprintf(s.stdout, "realm %s is being deleted\n", name)
+		_, err := fmt.Fprintf(s.Stdout, "realm %s is being deleted\n", name)
 		return err
 	}
-	err := s.until(ctx, timeout, func(ctx context.Context) (done bool, waiting string, err error) {
-		r, err := s.listedRealm(ctx, name)
+	err := waitUntil(ctx, s, timeout, func(ctx context.Context) (done bool, waiting string, err error) {
+		r, err := listedRealm(ctx, s, name)
 		if err != nil && rpc.Retryable(err) {
 			return false, err.Error(), nil
 		}
@@ -121,13 +122,13 @@ func (s *session) deleteRealm(ctx context.Context, name, confirm string, without
 	if err != nil {
 		return fmt.Errorf("realm %s is not deleted yet, and graph services continue to delete it: %w", name, err)
 	}
-	_, err = fmt.Fprintf(s.stdout, "realm %s deleted\n", name)
+	_, err = fmt.Fprintf(s.Stdout, "realm %s deleted\n", name)
 	return err
 }
 
-// until calls done every 100 ms until it returns true or an error. It prints what done
+// waitUntil calls done every 100 ms until it returns true or an error. It prints what done
 // waits for, each text once.
-func (s *session) until(ctx context.Context, timeout time.Duration, done func(context.Context) (bool, string, error)) error {
+func waitUntil(ctx context.Context, s *cli.Session, timeout time.Duration, done func(context.Context) (bool, string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	printed := ""
@@ -138,7 +139,7 @@ func (s *session) until(ctx context.Context, timeout time.Duration, done func(co
 		}
 		if waiting != printed && ctx.Err() == nil {
 			printed = waiting
-			_, _ = fmt.Fprintln(s.stderr, "waiting: "+waiting)
+			_, _ = fmt.Fprintln(s.Stderr, "waiting: "+waiting)
 		}
 		select {
 		case <-ctx.Done():
@@ -151,7 +152,7 @@ func (s *session) until(ctx context.Context, timeout time.Duration, done func(co
 	}
 }
 
-func (a *app) realmSetCommand() *cobra.Command {
+func realmSetCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set NAME SETTING=VALUE... SETTING-...",
 		Short: "Change settings of a realm; SETTING- returns to the default",
@@ -161,32 +162,32 @@ history. docs/semantics.md describes each setting.`,
 		Example: `  coppice realm set shop ownerGrace=30m unreachableCycles=collect
   coppice realm set shop ownerGrace-`,
 		Args: cobra.MinimumNArgs(2),
-		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
-			return s.setRealm(ctx, args[0], args[1:])
+		RunE: inRealm(a, func(ctx context.Context, s *cli.Session, args []string) error {
+			return setRealm(ctx, s, args[0], args[1:])
 		}),
 	}
 }
 
-func (s *session) setRealm(ctx context.Context, name string, settings []string) error {
+func setRealm(ctx context.Context, s *cli.Session, name string, settings []string) error {
 	values := map[string]any{}
 	for _, arg := range settings {
 		key, value, ok := strings.Cut(arg, "=")
 		switch reset, isReset := strings.CutSuffix(arg, "-"); {
 		case ok && key != "" && strings.TrimSpace(value) == "":
-			return wrong("the setting %s is given with the value %q: write a value, or %s- for the default", key, value, key)
+			return cli.UsageErrorf("the setting %s is given with the value %q: write a value, or %s- for the default", key, value, key)
 		case ok && key != "":
 			values[key] = value
 		case isReset && reset != "":
 			values[reset] = nil
 		default:
-			return wrong("%q is not SETTING=VALUE or SETTING-", arg)
+			return cli.UsageErrorf("%q is not SETTING=VALUE or SETTING-", arg)
 		}
 	}
 	patch, err := json.Marshal(map[string]any{"spec": values})
 	if err != nil {
 		return err
 	}
-	objects := s.c.Resource(settingsResource, "")
+	objects := s.Client.Resource(settingsResource, "")
 	_, err = objects.Patch(ctx, "settings", patch)
 	if errors.Is(err, client.ErrNotFound) {
 		for key, value := range values {
@@ -204,6 +205,6 @@ func (s *session) setRealm(ctx context.Context, name string, settings []string) 
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.stdout, "realm %s changed\n", name)
+	_, err = fmt.Fprintf(s.Stdout, "realm %s changed\n", name)
 	return err
 }

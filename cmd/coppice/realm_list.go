@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -17,52 +18,52 @@ import (
 
 // inRealm returns the RunE of a command about the realm that its first argument names, or
 // about all realms if it has none.
-func (a *app) inRealm(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+func inRealm(a *cli.App, do func(ctx context.Context, s *cli.Session, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			a.realm = args[0]
+			a.Realm = args[0]
 		}
-		s, err := a.connect(c.Context())
+		s, err := a.Connect(c.Context())
 		if err == nil {
-			defer s.nc.Close()
+			defer s.Conn.Close()
 			err = do(c.Context(), s, args)
 		}
-		return withCommand(c, err)
+		return cli.WithCommand(c, err)
 	}
 }
 
-func (a *app) realmListCommand() *cobra.Command {
+func realmListCommand(a *cli.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the realms, and which graph service writes each",
 		Args:  cobra.NoArgs,
-		RunE: a.inRealm(func(ctx context.Context, s *session, _ []string) error {
-			return s.listRealms(ctx, output)
+		RunE: inRealm(a, func(ctx context.Context, s *cli.Session, _ []string) error {
+			return listRealms(ctx, s, output)
 		}),
 	}
-	c.Flags().StringVarP(&output, "output", "o", formatTable, "table or name")
+	c.Flags().StringVarP(&output, "output", "o", cli.FormatTable, "table or name")
 	return c
 }
 
-func (s *session) listRealms(ctx context.Context, output string) error {
-	if output != formatTable && output != formatName {
-		return wrong("-o %s: table or name", output)
+func listRealms(ctx context.Context, s *cli.Session, output string) error {
+	if output != cli.FormatTable && output != cli.FormatName {
+		return cli.UsageErrorf("-o %s: table or name", output)
 	}
-	realms, err := s.c.Operations().ListRealms(ctx)
+	realms, err := s.Client.Operations().ListRealms(ctx)
 	if err != nil {
 		return err
 	}
-	t := console.Table{W: s.stdout}
-	if output == formatTable {
+	t := console.Table{W: s.Stdout}
+	if output == cli.FormatTable {
 		if err := t.Text("NAME", "STATE", "AGE", "CREATED-BY", "WRITER"); err != nil {
 			return err
 		}
 	}
 	for _, r := range realms {
 		row := []string{r.GetName()}
-		if output == formatTable {
-			row = append(row, stateName(r), console.Age(s.now().Sub(time.UnixMicro(r.GetCreated()))), creator(r), orNone(r.GetWriter()))
+		if output == cli.FormatTable {
+			row = append(row, stateName(r), console.Age(s.Clock().Sub(time.UnixMicro(r.GetCreated()))), creator(r), orNone(r.GetWriter()))
 		}
 		if err := t.Text(row...); err != nil {
 			return err
@@ -100,13 +101,13 @@ func orNone(text string) string {
 	return text
 }
 
-func (a *app) realmDescribeCommand() *cobra.Command {
+func realmDescribeCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe NAME",
 		Short: "Show a realm: its writer, its settings, its pending work",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
-			return s.describeRealm(ctx, args[0])
+		RunE: inRealm(a, func(ctx context.Context, s *cli.Session, args []string) error {
+			return describeRealm(ctx, s, args[0])
 		}),
 	}
 }
@@ -114,12 +115,12 @@ func (a *app) realmDescribeCommand() *cobra.Command {
 // settingsResource are the objects of kind Realm, of which a realm has one.
 var settingsResource = client.Resource{Group: "coppice.dev", Plural: "realms"}
 
-func (s *session) describeRealm(ctx context.Context, name string) error {
-	r, err := s.listedRealm(ctx, name)
+func describeRealm(ctx context.Context, s *cli.Session, name string) error {
+	r, err := listedRealm(ctx, s, name)
 	if err != nil {
 		return err
 	}
-	t := console.Table{W: s.stdout}
+	t := console.Table{W: s.Stdout}
 	rows := [][]string{
 		{"Name:", r.GetName()}, {"State:", stateName(r)},
 		{"Created:", when(r.GetCreated()) + " by " + creator(r)},
@@ -132,12 +133,12 @@ func (s *session) describeRealm(ctx context.Context, name string) error {
 	}
 	rows = append(rows, []string{"Writer:", orNone(r.GetWriter())})
 	if r.GetState() == coppicev1.RealmState_REALM_STATE_ACTIVE {
-		status, err := s.c.Status(ctx)
+		status, err := s.Client.Status(ctx)
 		if err == nil && status.GetPaused() {
 			rows = append(rows, []string{"Paused:", "yes: coppice realm resume " + name})
 		}
-		stored, failed := s.c.Operations().Storage(ctx)
-		rows = append(rows, s.settings(ctx, stored)...)
+		stored, failed := s.Client.Operations().Storage(ctx)
+		rows = append(rows, settingsRows(ctx, s, stored)...)
 		rows = append(rows, storage(stored, failed)...)
 		rows = append(rows, []string{"Pending:", pending(status, err)})
 	}
@@ -150,8 +151,8 @@ func (s *session) describeRealm(ctx context.Context, name string) error {
 }
 
 // listedRealm returns a realm as the list of realms has it.
-func (s *session) listedRealm(ctx context.Context, name string) (*client.Realm, error) {
-	realms, err := s.c.Operations().ListRealms(ctx, client.ForNames{name}, client.IncludeDeleted(true))
+func listedRealm(ctx context.Context, s *cli.Session, name string) (*client.Realm, error) {
+	realms, err := s.Client.Operations().ListRealms(ctx, client.ForNames{name}, client.IncludeDeleted(true))
 	if err != nil {
 		return nil, err
 	}
@@ -163,10 +164,10 @@ func (s *session) listedRealm(ctx context.Context, name string) (*client.Realm, 
 
 func when(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.RFC3339) }
 
-// settings describes the settings of the realm, or why they are not shown. stored has what bounds its archive by default;
+// settingsRows describes the settings of the realm, or why they are not shown. stored has what bounds its archive by default;
 // nil if that is not known. Without an archive there is none.
-func (s *session) settings(ctx context.Context, stored *client.Storage) [][]string {
-	o, err := s.c.Resource(settingsResource, "").Get(ctx, lifecycle.SettingsName)
+func settingsRows(ctx context.Context, s *cli.Session, stored *client.Storage) [][]string {
+	o, err := s.Client.Resource(settingsResource, "").Get(ctx, lifecycle.SettingsName)
 	text, now := "", lifecycle.DefaultSettings()
 	switch {
 	case errors.Is(err, client.ErrNotFound):
@@ -233,5 +234,5 @@ func pending(status *client.Status, err error) string {
 	if status.GetIdle() {
 		return fmt.Sprintf("none, at revision %d", status.GetRevision())
 	}
-	return fmt.Sprintf("%s, at revision %d", strings.TrimSpace(pendingText(status)), status.GetRevision())
+	return fmt.Sprintf("%s, at revision %d", strings.TrimSpace(cli.PendingText(status)), status.GetRevision())
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
@@ -29,7 +30,7 @@ type restoreFlags struct {
 	to   uint64
 }
 
-func (a *app) realmRestoreCommand() *cobra.Command {
+func realmRestoreCommand(a *cli.App) *cobra.Command {
 	var f restoreFlags
 	c := &cobra.Command{
 		Use:   "restore NAME --from URL",
@@ -50,18 +51,18 @@ directory archive in it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := bus.CheckRealm(args[0]); err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
 			if f.from == "" {
-				return newUsageError(c, errors.New("no archive is named: write --from URL"))
+				return cli.NewUsageError(c, errors.New("no archive is named: write --from URL"))
 			}
 			if c.Flags().Changed("to") && f.to == 0 {
-				return newUsageError(c, errors.New("--to 0: commits are numbered from 1 on; without --to the last one is restored"))
+				return cli.NewUsageError(c, errors.New("--to 0: commits are numbered from 1 on; without --to the last one is restored"))
 			}
 			if err := f.check(c); err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
-			return withCommand(c, a.restore(c.Context(), args[0], f))
+			return cli.WithCommand(c, restoreRealm(c.Context(), a, args[0], f))
 		},
 	}
 	f.add(a, c)
@@ -71,11 +72,11 @@ directory archive in it.`,
 	return c
 }
 
-// restore restores a realm from an archive.
-func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err error) {
+// restoreRealm restores a realm from an archive.
+func restoreRealm(ctx context.Context, a *cli.App, realm string, f restoreFlags) (err error) {
 	from, err := archive.ParseLocation(f.from)
 	if err != nil {
-		return wrong("%w", err)
+		return cli.UsageErrorf("%w", err)
 	}
 	var archived *archivestate.Archive
 	if from.Scheme != "nats" { // then nothing is created if the archive cannot be restored
@@ -106,11 +107,11 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	c.Temp = dir
-	return a.restoreIn(ctx, filepath.Join(dir, "state"), archived, f.to, c)
+	return restoreIn(ctx, a, filepath.Join(dir, "state"), archived, f.to, c)
 }
 
 // restorable returns the part of an archive that belongs to the realm to restore. The error says which commits it lacks.
-func (f *restoreFlags) restorable(ctx context.Context, a *app, o stores.Opener, from archive.Location) (*archivestate.Archive, error) {
+func (f *restoreFlags) restorable(ctx context.Context, a *cli.App, o stores.Opener, from archive.Location) (*archivestate.Archive, error) {
 	src, err := o.Open(ctx, from)
 	if err != nil {
 		return nil, err
@@ -119,13 +120,13 @@ func (f *restoreFlags) restorable(ctx context.Context, a *app, o stores.Opener, 
 	if err != nil {
 		return nil, err
 	}
-	archived := &archivestate.Archive{Store: src, Realm: id, Log: a.quietLogger()}
+	archived := &archivestate.Archive{Store: src, Realm: id, Log: a.QuietLogger()}
 	return archived, archived.Has(ctx, f.to)
 }
 
 // restoreIn restores a realm by way of a state in a directory that does not exist.
-func (a *app) restoreIn(ctx context.Context, dir string, from *archivestate.Archive, last uint64, c continuation.Config) (err error) {
-	log := a.quietLogger()
+func restoreIn(ctx context.Context, a *cli.App, dir string, from *archivestate.Archive, last uint64, c continuation.Config) (err error) {
+	log := a.QuietLogger()
 	folded, err := from.Fold(ctx, dir, last, state.Config{})
 	if archive.IsDamagedSegment(err) {
 		return fmt.Errorf("%w; replace the segment by one of another archive (coppice archive copy), or restore up to a commit before it with --to", err)
@@ -143,12 +144,12 @@ func (a *app) restoreIn(ctx context.Context, dir string, from *archivestate.Arch
 	if err != nil {
 		return err
 	}
-	return a.writeBegun(begun, c, "restored", from.Store.String())
+	return writeBegun(a, begun, c, "restored", from.Store.String())
 }
 
 // writeBegun says that a realm was restored or replayed from something, and what to do next.
-func (a *app) writeBegun(b continuation.Begun, c continuation.Config, verb, from string) error {
-	_, err := fmt.Fprintf(a.stdout, "realm %s: %s %s at revision %d from %s, commit %d of realm id %x\n"+
+func writeBegun(a *cli.App, b continuation.Begun, c continuation.Config, verb, from string) error {
+	_, err := fmt.Fprintf(a.Stdout, "realm %s: %s %s at revision %d from %s, commit %d of realm id %x\n"+
 		"its id is %x, and it is paused; its revisions continue at %d, and its graph services need the archive %s\nlook at it, then run: coppice realm resume %s\n",
 		c.Realm, verb, console.Count(b.Objects, "object"), b.Revision, from, b.Origin.Sequence, b.Origin.RealmID,
 		b.RealmID, b.Continues, c.Archive, c.Realm)
@@ -180,7 +181,7 @@ func realmIn(ctx context.Context, store archive.Store, named string) (id [16]byt
 	case named != "":
 		return id, fmt.Errorf("archive %s has no realm with the id %s; it has %s", store, named, strings.Join(texts, ", "))
 	case len(ids) > 1:
-		return id, wrong("archive %s has %d realms: name one with --id: %s", store, len(ids), strings.Join(texts, ", "))
+		return id, cli.UsageErrorf("archive %s has %d realms: name one with --id: %s", store, len(ids), strings.Join(texts, ", "))
 	}
 	return ids[0], nil
 }

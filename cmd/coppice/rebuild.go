@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
@@ -30,7 +31,7 @@ type rebuildFlags struct {
 	realm       string
 }
 
-func (a *app) rebuildCommand() *cobra.Command {
+func rebuildCommand(a *cli.App) *cobra.Command {
 	var f rebuildFlags
 	c := &cobra.Command{
 		Use:     "rebuild",
@@ -47,15 +48,15 @@ its next start.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (f.data == "") == (f.state == "") {
-				return newUsageError(c, errors.New("no state is named: write --data DIR of 'coppice up', or --state DIR of 'coppice graph'"))
+				return cli.NewUsageError(c, errors.New("no state is named: write --data DIR of 'coppice up', or --state DIR of 'coppice graph'"))
 			}
 			if err := bus.CheckRealm(f.realm); err != nil {
 				return err
 			}
 			if f.data != "" {
-				return a.rebuild(c.Context(), f)
+				return rebuild(c.Context(), a, f)
 			}
-			return a.setAside(f.state, f.realm)
+			return setAside(a, f.state, f.realm)
 		},
 	}
 	c.Flags().StringVar(&f.data, "data", "", "directory of all data, of 'coppice up'")
@@ -65,22 +66,22 @@ its next start.`,
 }
 
 // rebuild replays the log that the embedded server has in a directory of `up`.
-func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
+func rebuild(ctx context.Context, a *cli.App, f rebuildFlags) error {
 	nats, states := filepath.Join(f.data, "nats"), filepath.Join(f.data, "graph")
 	if !isDir(nats) {
-		return a.setAside(states, f.realm)
+		return setAside(a, states, f.realm)
 	}
 	server, err := natsd.Start(natsd.Config{Dir: nats, Roles: bus.Roles(f.realm), Logf: func(format string, args ...any) {
-		a.quietLogger().Warn("nats: " + fmt.Sprintf(format, args...))
+		a.QuietLogger().Warn("nats: " + fmt.Sprintf(format, args...))
 	}})
 	if errors.Is(err, natsd.ErrInUse) {
-		return a.running(f.data)
+		return running(a, f.data)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = server.Shutdown() }()
-	nc, err := dial.Service(ctx, server.URL(), "coppice-rebuild", a.quietLogger(), server.Options(bus.RoleGraph)...)
+	nc, err := dial.Service(ctx, server.URL(), "coppice-rebuild", a.QuietLogger(), server.Options(bus.RoleGraph)...)
 	if err != nil {
 		return err
 	}
@@ -89,16 +90,16 @@ func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 	if err != nil {
 		return err
 	}
-	start := a.now()
+	start := a.Clock()
 	done, err := replay.Rebuild(ctx, nc, f.realm, states, secrets)
 	var cut *replay.CutError
 	var broken *eventlog.BrokenError
 	var lost *replay.MismatchError
-	if (errors.As(err, &cut) || errors.As(err, &broken) || errors.As(err, &lost)) && isDir(filepath.Join(f.data, archiveDir)) {
-		done, err = a.rebuildFrom(ctx, nc, f, secrets)
+	if (errors.As(err, &cut) || errors.As(err, &broken) || errors.As(err, &lost)) && isDir(filepath.Join(f.data, cli.ArchiveDir)) {
+		done, err = rebuildFrom(ctx, a, nc, f, secrets)
 	}
 	if errors.Is(err, state.ErrLocked) {
-		return a.running(states)
+		return running(a, states)
 	}
 	if errors.As(err, &cut) {
 		return fmt.Errorf("realm %s: the log does not have its first commits any more, and %s has no archive with the commits before it: if the archive is elsewhere, "+
@@ -107,13 +108,13 @@ func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, "realm %s: replayed %s of %s in %s, to revision %d\n", f.realm,
-		console.Count(int(done.Events), "event"), console.Count(int(done.Commits), "commit"), a.now().Sub(start).Round(time.Millisecond), done.Revision)
+	_, err = fmt.Fprintf(a.Stdout, "realm %s: replayed %s of %s in %s, to revision %d\n", f.realm,
+		console.Count(int(done.Events), "event"), console.Count(int(done.Commits), "commit"), a.Clock().Sub(start).Round(time.Millisecond), done.Revision)
 	return err
 }
 
 // rebuildFrom is rebuild with the archive of `up`, for a log that was cut.
-func (a *app) rebuildFrom(ctx context.Context, nc *nats.Conn, f rebuildFlags, secrets secret.Secrets) (r replay.Rebuilt, err error) {
+func rebuildFrom(ctx context.Context, a *cli.App, nc *nats.Conn, f rebuildFlags, secrets secret.Secrets) (r replay.Rebuilt, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return r, err
@@ -122,7 +123,7 @@ func (a *app) rebuildFrom(ctx context.Context, nc *nats.Conn, f rebuildFlags, se
 	if err != nil {
 		return r, err
 	}
-	location, err := archive.InDirectory(filepath.Join(f.data, archiveDir))
+	location, err := archive.InDirectory(filepath.Join(f.data, cli.ArchiveDir))
 	if err != nil {
 		return r, err
 	}
@@ -130,31 +131,31 @@ func (a *app) rebuildFrom(ctx context.Context, nc *nats.Conn, f rebuildFlags, se
 	if err != nil {
 		return r, err
 	}
-	return archivestate.Rebuild(ctx, log, store, filepath.Join(f.data, "graph"), a.quietLogger())
+	return archivestate.Rebuild(ctx, log, store, filepath.Join(f.data, "graph"), a.QuietLogger())
 }
 
 // setAside sets a state whose log is elsewhere aside: a replay of a damaged log may fail.
-func (a *app) setAside(states, realm string) error {
+func setAside(a *cli.App, states, realm string) error {
 	dir := filepath.Join(states, realm)
 	if !isDir(dir) {
 		return fmt.Errorf("there is no state of realm %s in %s", realm, states)
 	}
 	err := state.CheckUnlocked(dir)
 	if errors.Is(err, state.ErrLocked) {
-		return a.running(states)
+		return running(a, states)
 	}
 	if err != nil {
 		return err
 	}
-	to := filepath.Join(states, fmt.Sprintf(".before-rebuild-%s-%s", realm, a.now().UTC().Format("20060102T150405Z")))
+	to := filepath.Join(states, fmt.Sprintf(".before-rebuild-%s-%s", realm, a.Clock().UTC().Format("20060102T150405Z")))
 	if err := os.Rename(dir, to); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, "realm %s: the state is now in %s; the next start of the graph service replays the log; then delete the old state\n", realm, to)
+	_, err = fmt.Fprintf(a.Stdout, "realm %s: the state is now in %s; the next start of the graph service replays the log; then delete the old state\n", realm, to)
 	return err
 }
 
-func (*app) running(dir string) error {
+func running(_ *cli.App, dir string) error {
 	return fmt.Errorf("%s is in use: end the process that uses it, then rebuild", dir)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/recorder"
 	"github.com/coppice-gc/coppice/internal/segment"
@@ -22,7 +23,7 @@ type recordFlags struct {
 	follow   bool
 }
 
-func (a *app) recordCommand() *cobra.Command {
+func recordCommand(a *cli.App) *cobra.Command {
 	var f recordFlags
 	c := &cobra.Command{
 		Use:     "record --out FILE",
@@ -43,27 +44,27 @@ it, and 'coppice replay' makes objects of it again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.out == "" {
-				return newUsageError(c, errors.New("no file is named: write --out FILE"))
+				return cli.NewUsageError(c, errors.New("no file is named: write --out FILE"))
 			}
 			if f.to != 0 && f.to < f.from {
-				return newUsageError(c, fmt.Errorf("--to=%d is before --from=%d", f.to, f.from))
+				return cli.NewUsageError(c, fmt.Errorf("--to=%d is before --from=%d", f.to, f.from))
 			}
-			return a.record(c.Context(), f)
+			return record(c.Context(), a, f)
 		},
 	}
 	c.Flags().StringVar(&f.out, "out", "", "the file to write or to continue")
 	c.Flags().Uint64Var(&f.from, "from", 0, "the revision to begin with (default: the first of the log)")
 	c.Flags().Uint64Var(&f.to, "to", 0, "the revision to end with (default: the last)")
 	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new commits, until interrupted or --to is reached")
-	a.clientFlags(c)
+	a.ClientFlags(c)
 	return c
 }
 
 // flushEvery is the time after which commits are written to the file.
 const flushEvery = 5 * time.Second
 
-func (a *app) record(ctx context.Context, f recordFlags) error {
-	c, nc, err := a.client(ctx)
+func record(ctx context.Context, a *cli.App, f recordFlags) error {
+	c, nc, err := a.NewClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (a *app) record(ctx context.Context, f recordFlags) error {
 		return errors.Join(fmt.Errorf("--from=%d: %s has the revisions %d to %d already, and can only be continued; record into another file",
 			f.from, f.out, before.Revision+1, r.Last().Revision), err)
 	}
-	rec := &recordRun{app: a, recordFlags: f, log: c.Log(), r: r}
+	rec := &recordRun{App: a, recordFlags: f, log: c.Log(), r: r}
 	stop := rec.flushRegularly()
 	failure := rec.run(ctx)
 	stop()
@@ -87,7 +88,7 @@ func (a *app) record(ctx context.Context, f recordFlags) error {
 
 // recordRun is a run of record.
 type recordRun struct {
-	*app
+	*cli.App
 	recordFlags
 	log client.LogClient
 	r   *recorder.Recorder
@@ -136,9 +137,9 @@ func (rec *recordRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bar := &console.Bar{Label: "recording", Noun: "commit", Now: rec.now}
-	if isTerminal(rec.stderr) {
-		bar.W = rec.stderr
+	bar := &console.Bar{Label: "recording", Noun: "commit", Now: rec.Clock}
+	if cli.IsTerminal(rec.Stderr) {
+		bar.W = rec.Stderr
 	}
 	defer bar.Clear()
 	for c, err := range rec.log.Read(ctx, begin, client.Follow(rec.follow), client.Undecoded(true)) {
@@ -215,9 +216,9 @@ func (rec *recordRun) end(ctx context.Context, failure error) error {
 		return errors.Join(failure, err)
 	}
 	if skipped > 0 {
-		_, _ = fmt.Fprintf(rec.stderr, "left out %s of an older history of the realm\n", console.Count(int(skipped), "commit"))
+		_, _ = fmt.Fprintf(rec.Stderr, "left out %s of an older history of the realm\n", console.Count(int(skipped), "commit"))
 	}
-	if err := writeRecorded(rec.stdout, rec.out, &info, added); err != nil {
+	if err := writeRecorded(rec.Stdout, rec.out, &info, added); err != nil {
 		return errors.Join(failure, err)
 	}
 	switch {

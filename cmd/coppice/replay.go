@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/services/graph/continuation"
@@ -25,7 +26,7 @@ type replayFlags struct {
 	output  string
 }
 
-func (a *app) replayCommand() *cobra.Command {
+func replayCommand(a *cli.App) *cobra.Command {
 	var f replayFlags
 	c := &cobra.Command{
 		Use:     "replay FILE",
@@ -63,33 +64,33 @@ checksums that chain its commits, not by a key.`,
 	f.add(a, c)
 	c.Flags().StringVar(&f.offline, "offline", "", "replay into this directory, which must be empty or not exist")
 	c.Flags().StringVar(&f.whatIf, "what-if", "", "report what would be different under the realm settings and kinds in this file")
-	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json, with --what-if")
-	completeFlag(c, "output", textFormats()...)
+	c.Flags().StringVarP(&f.output, "output", "o", cli.FormatText, "text or json, with --what-if")
+	cli.CompleteFlag(c, "output", cli.TextFormats()...)
 	c.Flags().StringVar(&f.realm, "realm", "", "create a realm with this name, which must not have a log yet")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.usable(func(ctx context.Context, args []string) error {
+		return usable(func(ctx context.Context, args []string) error {
 			if err := f.check(c); err != nil {
-				return wrong("%w", err)
+				return cli.UsageErrorf("%w", err)
 			}
 			switch {
 			case len(slices.DeleteFunc([]string{f.offline, f.realm, f.whatIf}, func(s string) bool { return s == "" })) != 1:
-				return wrong("write one of --realm NEW, --offline DIR and --what-if SETTINGS")
+				return cli.UsageErrorf("write one of --realm NEW, --offline DIR and --what-if SETTINGS")
 			case f.whatIf != "":
-				return a.replayWhatIf(ctx, args[0], f)
+				return replayWhatIf(ctx, a, args[0], f)
 			case f.offline != "":
-				return a.replayOffline(ctx, args[0], f.offline)
+				return replayOffline(ctx, a, args[0], f.offline)
 			}
-			return a.replayRealm(ctx, args[0], f)
+			return replayRealm(ctx, a, args[0], f)
 		})(c, args)
 	}
 	return c
 }
 
 // replayBar returns the progress bar of a replay, and the function that moves it.
-func (a *app) replayBar() (bar *console.Bar, progress func(sequence, last uint64)) {
-	bar = &console.Bar{Label: "replaying", Noun: "commit", Now: a.now}
-	if isTerminal(a.stderr) {
-		bar.W = a.stderr
+func replayBar(a *cli.App) (bar *console.Bar, progress func(sequence, last uint64)) {
+	bar = &console.Bar{Label: "replaying", Noun: "commit", Now: a.Clock}
+	if cli.IsTerminal(a.Stderr) {
+		bar.W = a.Stderr
 	}
 	at := uint64(0)
 	return bar, func(sequence, last uint64) {
@@ -100,17 +101,17 @@ func (a *app) replayBar() (bar *console.Bar, progress func(sequence, last uint64
 }
 
 // replayRealm begins a realm that continues a recorded log.
-func (a *app) replayRealm(ctx context.Context, file string, f replayFlags) (err error) {
+func replayRealm(ctx context.Context, a *cli.App, file string, f replayFlags) (err error) {
 	if err := bus.CheckRealm(f.realm); err != nil {
-		return wrong("%w", err)
+		return cli.UsageErrorf("%w", err)
 	}
-	r, err := a.openRecorded(file, "")
+	r, err := openRecorded(a, file, "")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if f.data == "" && f.archive == "" {
-		return wrong("name the archive of the graph services that will serve the realm with --archive URL, or --data DIR of 'coppice up'")
+		return cli.UsageErrorf("name the archive of the graph services that will serve the realm with --archive URL, or --data DIR of 'coppice up'")
 	}
 	t, err := f.target(ctx, a, f.realm)
 	defer t.close()
@@ -130,7 +131,7 @@ func (a *app) replayRealm(ctx context.Context, file string, f replayFlags) (err 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	c.Temp = dir
-	bar, progress := a.replayBar()
+	bar, progress := replayBar(a)
 	_, begun, err := recording.Begin(ctx, r.File, r.size, dir, c, progress)
 	bar.Clear()
 	var elsewhere *recording.BeginError
@@ -140,20 +141,20 @@ func (a *app) replayRealm(ctx context.Context, file string, f replayFlags) (err 
 	case err != nil:
 		return unusable(file, err)
 	}
-	return a.writeBegun(begun, c, "replayed", file)
+	return writeBegun(a, begun, c, "replayed", file)
 }
 
 // replayOffline replays a recording into a directory.
-func (a *app) replayOffline(ctx context.Context, file, dir string) error {
-	start := a.now()
-	r, err := a.openRecorded(file, "")
+func replayOffline(ctx context.Context, a *cli.App, file, dir string) error {
+	start := a.Clock()
+	r, err := openRecorded(a, file, "")
 	if err != nil {
 		return err
 	}
 	if err := r.Close(); err != nil {
 		return err
 	}
-	bar, progress := a.replayBar()
+	bar, progress := replayBar(a)
 	done, err := recording.Fold(ctx, file, dir, progress)
 	bar.Clear()
 	if errors.Is(err, state.ErrLocked) {
@@ -162,7 +163,7 @@ func (a *app) replayOffline(ctx context.Context, file, dir string) error {
 	if err != nil {
 		return unusable(file, err)
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s: replayed %s of %s in %s into %s, up to revision %d\n", file, console.Count(int(done.Events), "event"),
-		console.Count(int(done.Commits), "commit"), a.now().Sub(start).Round(time.Millisecond), dir, done.Last.Revision)
+	_, err = fmt.Fprintf(a.Stdout, "%s: replayed %s of %s in %s into %s, up to revision %d\n", file, console.Count(int(done.Events), "event"),
+		console.Count(int(done.Commits), "commit"), a.Clock().Sub(start).Round(time.Millisecond), dir, done.Last.Revision)
 	return err
 }

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 )
 
 func newRoot(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now, terminal: isTerminal(stdout)}
+	a := &cli.App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Clock: time.Now, Terminal: cli.IsTerminal(stdout)}
 	root := &cobra.Command{
 		Use:   "coppice",
 		Short: "Garbage collection of anything that has an identity",
@@ -23,8 +25,8 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return newUsageError(c, flagError(c, err)) })
-	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return cli.NewUsageError(c, flagError(c, err)) })
+	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "log more")
 	root.AddGroup(
 		&cobra.Group{ID: "start", Title: "Start here:"},
 		&cobra.Group{ID: "objects", Title: "Objects:"},
@@ -33,34 +35,34 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 	)
 	root.SetHelpCommandGroupID("operate")
 	root.SetCompletionCommandGroupID("operate")
-	root.AddCommand(a.commands()...)
+	root.AddCommand(commands(a)...)
 	// Without arguments root prints its help; with an unknown command it was
 	// called wrongly.
-	root.Args = unknownCommand
+	root.Args = cli.UnknownCommand
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	a.wrapArgs(root)
-	a.wrapRuns(root)
+	wrapArgs(root)
+	wrapRuns(a, root)
 	eachOnce(root)
 	root.PersistentPreRun = func(c *cobra.Command, _ []string) {
 		if c.Name() == cobra.ShellCompRequestCmd {
-			a.completeFlags(root)
+			a.CompleteFlags(root)
 		}
 	}
 	return root
 }
 
 // wrapArgs turns the errors of argument checks, of a command and its sub-commands, into
-// usageErrors.
-func (a *app) wrapArgs(c *cobra.Command) {
+// errors of type cli.UsageError.
+func wrapArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
 			return nil
 		}
 	}
 	for _, sub := range c.Commands() {
-		a.wrapArgs(sub)
+		wrapArgs(sub)
 	}
 }

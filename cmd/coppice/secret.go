@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/secret"
 )
 
-func (a *app) secretCommand() *cobra.Command {
+func secretCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "secret",
 		GroupID: "operate",
@@ -32,7 +33,7 @@ keep a copy with the backups.`,
 				return fmt.Errorf("%s exists, and was not changed: the log that was written with its secret needs it; add another secret with 'coppice secret add'", args[0])
 			}
 			if err == nil {
-				_, err = fmt.Fprintf(a.stdout, "%s has secret 1\n", args[0])
+				_, err = fmt.Fprintf(a.Stdout, "%s has secret 1\n", args[0])
 			}
 			return err
 		},
@@ -51,7 +52,7 @@ again. Give every graph service a copy of the file before any of them starts.`,
 				err = secret.Replace(args[0], s)
 			}
 			if err == nil {
-				_, err = fmt.Fprintf(a.stdout, "%s has secret %d\n", args[0], s.Newest())
+				_, err = fmt.Fprintf(a.Stdout, "%s has secret %d\n", args[0], s.Newest())
 			}
 			return err
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
@@ -46,8 +47,8 @@ type serviceFlags struct {
 	profiles bool
 }
 
-func (f *serviceFlags) add(a *app, c *cobra.Command) {
-	a.dial.Flags(c.Flags())
+func (f *serviceFlags) add(a *cli.App, c *cobra.Command) {
+	a.Dial.Flags(c.Flags())
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, f.about)
 	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
@@ -55,32 +56,32 @@ func (f *serviceFlags) add(a *app, c *cobra.Command) {
 
 // serve connects, and runs a service until it receives a signal or the service fails.
 // It waits for a NATS server that is not reachable yet.
-func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(context.Context, *nats.Conn, prometheus.Registerer) (service, error)) error {
-	if err := a.dial.Complete(); err != nil {
+func serve(ctx context.Context, a *cli.App, name string, f serviceFlags, make func(context.Context, *nats.Conn, prometheus.Registerer) (service, error)) error {
+	if err := a.Dial.Complete(); err != nil {
 		return err
 	}
-	a.dial.Actor = name // the name of a service is that of its role
+	a.Dial.Actor = name // the name of a service is that of its role
 	for _, r := range f.realms {
 		if err := bus.CheckRealm(r); err != nil {
 			return err
 		}
 	}
-	log := a.logger().With("service", name)
+	log := a.Logger().With("service", name)
 	registry := admin.NewRegistry()
 	admin.RegisterBuild(registry, version())
 	log.Info("start", "version", version())
 	defer log.Info("stopped")
 	var serving atomic.Pointer[service] // nil until NATS is there
 	var waits atomic.Pointer[error]     // why it is not
-	a.dial.Waits = func(err error) { waits.Store(&err) }
+	a.Dial.Waits = func(err error) { waits.Store(&err) }
 	ready := func() error {
 		if s := serving.Load(); s != nil {
 			return (*s).Ready()
 		}
 		if err := waits.Load(); err != nil {
-			return fmt.Errorf("waiting for NATS at %s: %w", dial.Redacted(a.dial.Server), *err)
+			return fmt.Errorf("waiting for NATS at %s: %w", dial.Redacted(a.Dial.Server), *err)
 		}
-		return fmt.Errorf("waiting for NATS at %s", dial.Redacted(a.dial.Server))
+		return fmt.Errorf("waiting for NATS at %s", dial.Redacted(a.Dial.Server))
 	}
 	status := func() string {
 		if s := serving.Load(); s != nil {
@@ -94,7 +95,7 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 	running, stop := context.WithCancel(ctx)
 	go reportReady(running, log, ready)
 	g.Add(func() error {
-		nc, err := a.dial.Service(running, "coppice-"+name, log)
+		nc, err := a.Dial.Service(running, "coppice-"+name, log)
 		if err != nil {
 			if running.Err() != nil {
 				return nil
@@ -202,7 +203,7 @@ func reportReady(ctx context.Context, log *slog.Logger, ready func() error) {
 	}
 }
 
-func (a *app) graphCommand() *cobra.Command {
+func graphCommand(a *cli.App) *cobra.Command {
 	f := serviceFlags{about: realmsOfGraph}
 	var data, file string
 	var replicas int
@@ -229,37 +230,37 @@ and $COPPICE_SECRET generates one in its directory; another process can serve th
 realm only with a copy of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cmp.Or(positive(duration{"--max-clock-skew", skew}, duration{"--lease", ttl}), checkReplicas(replicas)); err != nil {
-				return newUsageError(c, err)
+			if err := cmp.Or(positive(duration{"--max-clock-skew", skew}, duration{"--lease", ttl}), cli.CheckReplicas(replicas)); err != nil {
+				return cli.NewUsageError(c, err)
 			}
 			losses, err := acceptLoss.realms()
 			if err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
 			restoredLogs, err := restored.realms()
 			if err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
 			location, archiving, err := archived.location()
 			if err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
-			secrets, err := loadSecrets(file, data)
+			secrets, err := cli.LoadSecrets(file, data)
 			if err != nil {
 				return err
 			}
-			also, err := answers.of(&a.dial)
+			also, err := answers.of(&a.Dial)
 			if err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
-			return a.serve(c.Context(), "graph", f, func(ctx context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
-				answering, err := also.Service(ctx, "coppice-"+bus.RoleAnswers, a.logger().With("service", "graph"))
+			return serve(c.Context(), a, "graph", f, func(ctx context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
+				answering, err := also.Service(ctx, "coppice-"+bus.RoleAnswers, a.Logger().With("service", "graph"))
 				if err != nil {
 					return nil, err
 				}
 				gc := graph.Config{
 					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses, Restored: restoredLogs,
-					Instance: instance(), Version: version(), Log: a.logger().With("service", "graph"), Registry: r,
+					Instance: cli.Instance(), Version: version(), Log: a.Logger().With("service", "graph"), Registry: r,
 					History: past.limits(),
 				}
 				if archiving {
@@ -288,7 +289,7 @@ realm only with a copy of it.`,
 	return c
 }
 
-func (a *app) processorCommand() *cobra.Command {
+func processorCommand(a *cli.App) *cobra.Command {
 	f := serviceFlags{about: realmsOfWorkers}
 	var concurrency int
 	c := &cobra.Command{
@@ -298,12 +299,12 @@ func (a *app) processorCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := atLeastOne(number{"--concurrency", concurrency}); err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
-			return a.serve(c.Context(), "processor", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
+			return serve(c.Context(), a, "processor", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return processor.New(processor.Config{
-					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: instance(),
-					Log: a.logger().With("service", "processor"), Registry: r,
+					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: cli.Instance(),
+					Log: a.Logger().With("service", "processor"), Registry: r,
 				})
 			})
 		},
@@ -313,7 +314,7 @@ func (a *app) processorCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) finalizersCommand() *cobra.Command {
+func finalizersCommand(a *cli.App) *cobra.Command {
 	f := serviceFlags{about: realmsOfWorkers}
 	var concurrency int
 	c := &cobra.Command{
@@ -323,12 +324,12 @@ func (a *app) finalizersCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := atLeastOne(number{"--concurrency", concurrency}); err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
-			return a.serve(c.Context(), "finalizers", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
+			return serve(c.Context(), a, "finalizers", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return finalizers.New(finalizers.Config{
-					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: instance(),
-					Log: a.logger().With("service", "finalizers"), Registry: r,
+					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: cli.Instance(),
+					Log: a.Logger().With("service", "finalizers"), Registry: r,
 				})
 			})
 		},
@@ -338,7 +339,7 @@ func (a *app) finalizersCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) scannerCommand() *cobra.Command {
+func scannerCommand(a *cli.App) *cobra.Command {
 	f := serviceFlags{about: realmsOfWorkers}
 	var sc scanner.Config
 	c := &cobra.Command{
@@ -348,10 +349,10 @@ func (a *app) scannerCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkScanner(&sc); err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
-			return a.serve(c.Context(), "scanner", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
-				sc.Conn, sc.Realms, sc.Log, sc.Registry = nc, f.realms, a.logger().With("service", "scanner"), r
+			return serve(c.Context(), a, "scanner", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
+				sc.Conn, sc.Realms, sc.Log, sc.Registry = nc, f.realms, a.Logger().With("service", "scanner"), r
 				return scanner.New(sc)
 			})
 		},

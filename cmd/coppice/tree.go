@@ -7,19 +7,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 type treeFlags struct {
-	where
+	cli.Where
 	up   bool
 	all  bool
 	uses bool
 }
 
-func (a *app) treeCommand() *cobra.Command {
+func treeCommand(a *cli.App) *cobra.Command {
 	var f treeFlags
 	c := &cobra.Command{
 		Use:     "tree TYPE/NAME",
@@ -34,24 +35,24 @@ shows each. --uses also shows what each object uses.`,
 		Example: `  coppice tree deploy/web -n shop
   coppice tree pod/web-1 -n shop --up`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.tree(ctx, args, f)
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return drawTree(ctx, s, args, f)
 		}),
 	}
-	f.flags(c, false)
+	f.Flags(c, false)
 	c.Flags().BoolVar(&f.up, "up", false, "draw the owners")
 	c.Flags().BoolVar(&f.all, "all", false, "show each dependent")
 	c.Flags().BoolVar(&f.uses, "uses", false, "show what each object uses")
-	a.clientFlags(c)
-	a.offlineFlag(c)
-	a.atFlag(c)
+	a.ClientFlags(c)
+	a.OfflineFlag(c)
+	a.AtFlag(c)
 	return c
 }
 
-// root returns the object that a tree begins with, and, for one that goes up, the
+// treeRoot returns the object that a tree begins with, and, for one that goes up, the
 // owners above it.
-func (s *session) root(ctx context.Context, objects client.ResourceClient, name string, up bool) (*coppicev1.GraphNode, *tree.Family, error) {
+func treeRoot(ctx context.Context, s *cli.Session, objects client.ResourceClient, name string, up bool) (*coppicev1.GraphNode, *tree.Family, error) {
 	if up {
 		return s.Above(ctx, objects, name, 0)
 	}
@@ -62,18 +63,18 @@ func (s *session) root(ctx context.Context, objects client.ResourceClient, name 
 	return reply.GetNodes()[0], nil, nil
 }
 
-func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
-	k, name, err := s.one(args)
+func drawTree(ctx context.Context, s *cli.Session, args []string, f treeFlags) error {
+	k, name, err := s.OneObject(args)
 	if err != nil {
 		return err
 	}
-	root, above, err := s.root(ctx, s.objects(k, f.of(k)), name, f.up)
+	root, above, err := treeRoot(ctx, s, s.Objects(k, f.Of(k)), name, f.up)
 	if err != nil {
 		return err
 	}
 	c := s.Consumers()
 	d := &tree.Drawing{
-		OwnerKey: s.OwnerKey, Class: func(o *coppicev1.GraphOwner) string { return tree.ClassText(o, s.now()) }, All: f.all, Uses: f.uses, Shown: map[string]bool{},
+		OwnerKey: s.OwnerKey, Class: func(o *coppicev1.GraphOwner) string { return tree.ClassText(o, s.Clock()) }, All: f.all, Uses: f.uses, Shown: map[string]bool{},
 		BlockedBy: func(n *coppicev1.GraphNode) string { return c.BlockedBy(ctx, n) },
 	}
 	var t *tree.Branch
@@ -89,7 +90,7 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 		c.Read(ctx, d.Family.List()...)
 		t = d.Down(root, nil)
 	}
-	if err := t.Write(s.stdout, s.ink()); err != nil {
+	if err := t.Write(s.Stdout, s.Ink()); err != nil {
 		return err
 	}
 	if !d.Family.Truncated {
@@ -109,6 +110,6 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(s.stdout, "these are %d%s objects; the others are not shown\n", len(d.Family.Nodes), total)
+	_, err = fmt.Fprintf(s.Stdout, "these are %d%s objects; the others are not shown\n", len(d.Family.Nodes), total)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client/restore"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 )
@@ -34,12 +35,12 @@ func (f *undoFlags) expiry(now time.Time) (*time.Time, error) {
 		at, err = now.Add(d), nil
 	}
 	if err != nil || !at.After(now) {
-		return nil, wrong("--expires=%s is no time to come: write a time such as 2026-11-25T14:00:00Z, a duration such as 24h, or never", f.expires)
+		return nil, cli.UsageErrorf("--expires=%s is no time to come: write a time such as 2026-11-25T14:00:00Z, a duration such as 24h, or never", f.expires)
 	}
 	return &at, nil
 }
 
-func (a *app) undoCommand() *cobra.Command {
+func undoCommand(a *cli.App) *cobra.Command {
 	var f undoFlags
 	c := &cobra.Command{
 		Use:     "restore --cascade-of REVISION | UID...",
@@ -62,8 +63,8 @@ have.`,
 		Example: `  coppice restore --cascade-of 81 --dry-run
   coppice restore --cascade-of 81
   coppice restore 0197c3a1-7d4e-7c11-9a30-5a1d6f0b2c44 --with-owners`,
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.undo(ctx, args, f)
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return restoreObjects(ctx, s, args, f)
 		}),
 	}
 	c.Flags().Uint64Var(&f.cascade, "cascade-of", 0, "the revision of the deletion whose cascade is undone")
@@ -74,27 +75,27 @@ have.`,
 	c.Flags().BoolVar(&f.WithStatus, "with-status", false, "restore the status, too")
 	c.Flags().StringVar(&f.expires, "expires", "", "the new expiresAt of objects whose own has passed: RFC 3339, a duration from now such as 24h, or never")
 	c.Flags().BoolVar(&f.all, "all", false, "show each object")
-	a.clientFlags(c)
+	a.ClientFlags(c)
 	return c
 }
 
 // maxRefusals is the number of refusals that are shown.
 const maxRefusals = 20
 
-func (s *session) undo(ctx context.Context, uids []string, f undoFlags) error {
+func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f undoFlags) error {
 	if (f.cascade == 0) == (len(uids) == 0) {
-		return wrong("name the deletion with --cascade-of REVISION, or the objects by their uids")
+		return cli.UsageErrorf("name the deletion with --cascade-of REVISION, or the objects by their uids")
 	}
 	var err error
-	if f.Expires, err = f.expiry(s.now()); err != nil {
+	if f.Expires, err = f.expiry(s.Clock()); err != nil {
 		return err
 	}
-	reading := &console.Bar{Label: "reading the log", Noun: "commit", Now: s.now}
-	if isTerminal(s.stderr) {
-		reading.W = s.stderr
+	reading := &console.Bar{Label: "reading the log", Noun: "commit", Now: s.Clock}
+	if cli.IsTerminal(s.Stderr) {
+		reading.W = s.Stderr
 	}
 	before := uint64(0)
-	p, err := restore.Prepare(ctx, s.c, restore.Request{CascadeOf: f.cascade, UIDs: uids, Options: f.Options, OnProgress: func(done, total uint64) {
+	p, err := restore.Prepare(ctx, s.Client, restore.Request{CascadeOf: f.cascade, UIDs: uids, Options: f.Options, OnProgress: func(done, total uint64) {
 		reading.Total = int64(total)
 		reading.Add(int64(done - min(before, done)))
 		before = done
@@ -106,31 +107,31 @@ func (s *session) undo(ctx context.Context, uids []string, f undoFlags) error {
 	if len(p.Refusals) > 0 {
 		for i, n := range p.Refusals {
 			if i == maxRefusals && !f.all {
-				_, _ = fmt.Fprintf(s.stderr, "coppice: and %d more; --all shows them\n", len(p.Refusals)-i)
+				_, _ = fmt.Fprintf(s.Stderr, "coppice: and %d more; --all shows them\n", len(p.Refusals)-i)
 				break
 			}
-			_, _ = fmt.Fprintf(s.stderr, "coppice: %s\n", console.Printable(n.String()))
+			_, _ = fmt.Fprintf(s.Stderr, "coppice: %s\n", console.Printable(n.String()))
 		}
 		return fmt.Errorf("nothing is restored: %s", console.Count(len(p.Refusals), "refusal"))
 	}
 	if f.dryRun {
 		for _, t := range tree.Restoration(p, f.all) {
-			if err := t.Write(s.stdout, s.ink()); err != nil {
+			if err := t.Write(s.Stdout, s.Ink()); err != nil {
 				return err
 			}
 		}
 		if p.Count() > 0 {
-			_, _ = fmt.Fprintln(s.stdout)
+			_, _ = fmt.Fprintln(s.Stdout)
 		}
 	}
 	for _, n := range p.Notes {
-		_, _ = fmt.Fprintf(s.stderr, "%s %s\n", s.ink().Yellow("note:"), console.Printable(n.String()))
+		_, _ = fmt.Fprintf(s.Stderr, "%s %s\n", s.Ink().Yellow("note:"), console.Printable(n.String()))
 	}
 	if f.dryRun {
-		_, err := fmt.Fprintf(s.stdout, "%s (dry run)\n", restoredText(p))
+		_, err := fmt.Fprintf(s.Stdout, "%s (dry run)\n", restoredText(p))
 		return err
 	}
-	bar := &console.Bar{Label: "restoring", Noun: "object", Total: int64(p.Count()), Now: s.now, W: reading.W}
+	bar := &console.Bar{Label: "restoring", Noun: "object", Total: int64(p.Count()), Now: s.Clock, W: reading.W}
 	shown := 0
 	err = p.Run(ctx, func(n int) {
 		bar.Add(int64(n - shown))
@@ -140,7 +141,7 @@ func (s *session) undo(ctx context.Context, uids []string, f undoFlags) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.stdout, restoredText(p))
+	_, err = fmt.Fprintln(s.Stdout, restoredText(p))
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -36,7 +37,7 @@ type upFlags struct {
 	history    historyFlag
 }
 
-func (a *app) upCommand() *cobra.Command {
+func upCommand(a *cli.App) *cobra.Command {
 	var f upFlags
 	c := &cobra.Command{
 		Use:     "up",
@@ -59,25 +60,25 @@ of the log.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cmp.Or(atLeastOne(number{"--processors", f.processors}), checkPort(f.port)); err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
 			losses, err := f.acceptLoss.realms()
 			if err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
 			restored, err := f.restored.realms()
 			if err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
 			location, archiving, err := f.archive.location()
 			if err == nil && f.archive.url == "" {
 				archiving = true
-				location, err = archive.InDirectory(filepath.Join(f.data, archiveDir))
+				location, err = archive.InDirectory(filepath.Join(f.data, cli.ArchiveDir))
 			}
 			if err != nil {
-				return newUsageError(c, err)
+				return cli.NewUsageError(c, err)
 			}
-			return a.up(c.Context(), f, func(g *graph.Config) {
+			return runUp(c.Context(), a, f, func(g *graph.Config) {
 				g.AcceptLoss, g.Restored, g.History = losses, restored, f.history.limits()
 				if archiving {
 					g.Archive, g.ArchiveRetention = openArchive(location, g.Conn, 1), archiveOfUp
@@ -103,13 +104,13 @@ of the log.`,
 // archiveOfUp bounds the archive of each realm that does not set archiveRetention.
 var archiveOfUp = lifecycle.Retention{Bytes: 10 << 30, Age: 365 * 24 * time.Hour}
 
-func (a *app) up(ctx context.Context, f upFlags, graphConfig func(*graph.Config)) error {
+func runUp(ctx context.Context, a *cli.App, f upFlags, graphConfig func(*graph.Config)) error {
 	start := time.Now()
 	registry := admin.NewRegistry()
 	admin.RegisterBuild(registry, version())
 	stack, err := allinone.Start(ctx, allinone.Config{
 		Dir: f.data, Host: f.host, Port: f.port, Auth: f.auth, Realms: f.realms, Processors: f.processors,
-		Version: version(), Log: a.quietLogger(), Registry: registry,
+		Version: version(), Log: a.QuietLogger(), Registry: registry,
 		Graph: graphConfig,
 	})
 	if errors.Is(err, natsd.ErrInUse) {
@@ -138,7 +139,7 @@ func (a *app) up(ctx context.Context, f upFlags, graphConfig func(*graph.Config)
 		if f.auth {
 			auth = "users: XDG_CONFIG_HOME=" + filepath.Join(f.data, allinone.UsersDir)
 		}
-		_, _ = fmt.Fprintf(a.stderr, "ready in %.1fs: %s, realm %s, data %s (%s)\n",
+		_, _ = fmt.Fprintf(a.Stderr, "ready in %.1fs: %s, realm %s, data %s (%s)\n",
 			time.Since(start).Seconds(), stack.Server().URL(), strings.Join(f.realms, ", "), f.data, auth)
 		<-waiting.Done()
 		return nil
@@ -148,7 +149,7 @@ func (a *app) up(ctx context.Context, f upFlags, graphConfig func(*graph.Config)
 		if err != nil {
 			return errors.Join(err, stack.Stop())
 		}
-		_, _ = fmt.Fprintf(a.stderr, "health and metrics: http://%s/metrics\n", server.Address())
+		_, _ = fmt.Fprintf(a.Stderr, "health and metrics: http://%s/metrics\n", server.Address())
 		serving, stopServing := context.WithCancel(ctx)
 		g.Add(func() error { return server.Run(serving) }, func(error) { stopServing() })
 	}

@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func (a *app) usesCommand() *cobra.Command {
-	return a.relationCommand(&cobra.Command{
+func usesCommand(a *cli.App) *cobra.Command {
+	return relationCommand(a, &cobra.Command{
 		Use:   "uses TYPE NAME | TYPE/NAME",
 		Short: "List the objects that an object uses",
 		Long: `List the objects that an object uses, and the state of each use:
@@ -27,8 +28,8 @@ func (a *app) usesCommand() *cobra.Command {
 	}, writeUses)
 }
 
-func (a *app) usedByCommand() *cobra.Command {
-	return a.relationCommand(&cobra.Command{
+func usedByCommand(a *cli.App) *cobra.Command {
+	return relationCommand(a, &cobra.Command{
 		Use:     "used-by TYPE NAME | TYPE/NAME",
 		Short:   "List the objects that use an object",
 		Long:    `List the objects that use an object. While there are any, the object is not removed.`,
@@ -36,19 +37,19 @@ func (a *app) usedByCommand() *cobra.Command {
 	}, writeUsers)
 }
 
-func (a *app) relationCommand(c *cobra.Command, write func(*session, *coppicev1.GraphNode, string) error) *cobra.Command {
-	var w where
+func relationCommand(a *cli.App, c *cobra.Command, write func(*cli.Session, *coppicev1.GraphNode, string) error) *cobra.Command {
+	var w cli.Where
 	var output string
-	c.GroupID, c.Args, c.ValidArgsFunction = "objects", cobra.RangeArgs(1, 2), a.completeTargets(&w)
-	c.RunE = a.in(func(ctx context.Context, s *session, args []string) error {
-		if err := checkFormat(output, textFormats()...); err != nil {
+	c.GroupID, c.Args, c.ValidArgsFunction = "objects", cobra.RangeArgs(1, 2), a.CompleteTargets(&w)
+	c.RunE = a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+		if err := cli.CheckFormat(output, cli.TextFormats()...); err != nil {
 			return err
 		}
-		k, name, err := s.one(args)
+		k, name, err := s.OneObject(args)
 		if err != nil {
 			return err
 		}
-		objects := s.objects(k, w.of(k))
+		objects := s.Objects(k, w.Of(k))
 		reply, err := objects.Resolve(ctx, []string{name})
 		if err != nil {
 			return err
@@ -63,18 +64,18 @@ func (a *app) relationCommand(c *cobra.Command, write func(*session, *coppicev1.
 		}
 		return write(s, n, output)
 	})
-	w.flags(c, false)
-	c.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
-	completeFlag(c, "output", textFormats()...)
-	a.clientFlags(c)
-	a.offlineFlag(c)
+	w.Flags(c, false)
+	c.Flags().StringVarP(&output, "output", "o", cli.FormatText, "text or json")
+	cli.CompleteFlag(c, "output", cli.TextFormats()...)
+	a.ClientFlags(c)
+	a.OfflineFlag(c)
 	return c
 }
 
 // writeUses writes the uses of an object.
-func writeUses(s *session, n *coppicev1.GraphNode, output string) error {
+func writeUses(s *cli.Session, n *coppicev1.GraphNode, output string) error {
 	rows := lookup.UseRows(n)
-	if output == formatJSON {
+	if output == cli.FormatJSON {
 		type use struct {
 			Object    string `json:"object"`
 			Namespace string `json:"namespace,omitempty"`
@@ -85,17 +86,17 @@ func writeUses(s *session, n *coppicev1.GraphNode, output string) error {
 		for i, u := range n.GetObject().GetMetadata().GetUses() {
 			list = append(list, use{lookup.UsedName(u), u.GetNamespace(), u.GetUid(), rows[i][1]})
 		}
-		return s.writeJSON(list)
+		return writeJSON(s, list)
 	}
 	if len(rows) == 0 {
-		_, err := fmt.Fprintln(s.stdout, "it uses nothing")
+		_, err := fmt.Fprintln(s.Stdout, "it uses nothing")
 		return err
 	}
-	return s.pairs(rows)
+	return writePairs(s, rows)
 }
 
 // writeUsers writes the users of an object.
-func writeUsers(s *session, n *coppicev1.GraphNode, output string) error {
+func writeUsers(s *cli.Session, n *coppicev1.GraphNode, output string) error {
 	type user struct {
 		Object      string `json:"object"`
 		Namespace   string `json:"namespace,omitempty"`
@@ -112,32 +113,32 @@ func writeUsers(s *session, n *coppicev1.GraphNode, output string) error {
 		rows = append(rows, []string{u.GetResource() + "/" + u.GetName() + console.Prefixed(" in ", u.GetNamespace()), state})
 	}
 	switch more := int(n.GetUsers()) - len(list); {
-	case output == formatJSON:
-		return s.writeJSON(list)
+	case output == cli.FormatJSON:
+		return writeJSON(s, list)
 	case n.GetUsers() == 0:
-		_, err := fmt.Fprintln(s.stdout, "no object uses it")
+		_, err := fmt.Fprintln(s.Stdout, "no object uses it")
 		return err
 	case more > 0:
 		rows = append(rows, []string{fmt.Sprintf("and %d more", more), ""})
 	}
-	return s.pairs(rows)
+	return writePairs(s, rows)
 }
 
-func (s *session) writeJSON(v any) error {
-	e := json.NewEncoder(s.stdout)
+func writeJSON(s *cli.Session, v any) error {
+	e := json.NewEncoder(s.Stdout)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "    ")
 	return e.Encode(v)
 }
 
-// pairs writes rows of two columns.
-func (s *session) pairs(rows [][]string) error {
+// writePairs writes rows of two columns.
+func writePairs(s *cli.Session, rows [][]string) error {
 	width := 0
 	for _, r := range rows {
 		width = max(width, len(r[0]))
 	}
 	for _, r := range rows {
-		if _, err := fmt.Fprintf(s.stdout, "%-*s  %s\n", width, console.Printable(r[0]), r[1]); err != nil {
+		if _, err := fmt.Fprintf(s.Stdout, "%-*s  %s\n", width, console.Printable(r[0]), r[1]); err != nil {
 			return err
 		}
 	}

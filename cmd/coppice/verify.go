@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-func (a *app) verifyCommand() *cobra.Command {
+func verifyCommand(a *cli.App) *cobra.Command {
 	var timeout time.Duration
 	var full bool
 	c := &cobra.Command{
@@ -25,21 +26,21 @@ If the realm has an archive, the fold begins with the newest verified snapshot. 
 --full it begins with the first commit, and reads commits that were cut from the log
 from the archive: then it takes as long as a rebuild.`,
 		Args: cobra.NoArgs,
-		RunE: a.in(func(ctx context.Context, s *session, _ []string) error {
-			return s.verify(ctx, timeout, full)
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, _ []string) error {
+			return verifyState(ctx, s, timeout, full)
 		}),
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "how long to wait for the result")
 	c.Flags().BoolVar(&full, "full", false, "begin with the first commit, and not with the newest verified snapshot of the archive")
-	a.clientFlags(c)
-	a.offlineFlag(c)
+	a.ClientFlags(c)
+	a.OfflineFlag(c)
 	return c
 }
 
-func (s *session) verify(ctx context.Context, timeout time.Duration, full bool) error {
+func verifyState(ctx context.Context, s *cli.Session, timeout time.Duration, full bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	v, err := s.c.Operations().Verify(ctx, client.FromFirstCommit(full))
+	v, err := s.Client.Operations().Verify(ctx, client.FromFirstCommit(full))
 	if err != nil {
 		return err
 	}
@@ -51,6 +52,6 @@ func (s *session) verify(ctx context.Context, timeout time.Duration, full bool) 
 	if v.GetSnapshot() > 0 {
 		events += fmt.Sprintf(" since the verified snapshot of commit %d", v.GetSnapshot())
 	}
-	_, err = fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n", console.Count(int(v.GetObjects()), "object"), events, v.GetRevision())
+	_, err = fmt.Fprintf(s.Stdout, "state equals the log: %s, %s, revision %d\n", console.Count(int(v.GetObjects()), "object"), events, v.GetRevision())
 	return err
 }

@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *cli.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:     "version",
@@ -21,19 +23,19 @@ The command does not connect to NATS.`,
 		Args: cobra.NoArgs,
 	}
 	c.RunE = func(*cobra.Command, []string) error {
-		if err := checkFormat(output, textFormats()...); err != nil {
-			return newUsageError(c, err)
+		if err := cli.CheckFormat(output, cli.TextFormats()...); err != nil {
+			return cli.NewUsageError(c, err)
 		}
 		v := buildVersion{Version: version(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-		if output == formatJSON {
-			return json.NewEncoder(a.stdout).Encode(v)
+		if output == cli.FormatJSON {
+			return json.NewEncoder(a.Stdout).Encode(v)
 		}
-		_, err := fmt.Fprintf(a.stdout, "coppice %s (%s, %s)\n", v.Version, v.GoVersion, v.Platform)
+		_, err := fmt.Fprintf(a.Stdout, "coppice %s (%s, %s)\n", v.Version, v.GoVersion, v.Platform)
 		return err
 	}
 	c.Flags().Bool("client", false, "show the version of this program only, as without the flag")
-	c.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
-	completeFlag(c, "output", textFormats()...)
+	c.Flags().StringVarP(&output, "output", "o", cli.FormatText, "text or json")
+	cli.CompleteFlag(c, "output", cli.TextFormats()...)
 	return c
 }
 

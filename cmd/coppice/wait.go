@@ -9,19 +9,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 type waitFlags struct {
-	modifyFlags
+	cli.ModifyFlags
 	idle    bool
 	until   []string
 	timeout time.Duration
 }
 
-func (a *app) waitCommand() *cobra.Command {
+func waitCommand(a *cli.App) *cobra.Command {
 	var f waitFlags
 	c := &cobra.Command{
 		Use:     "wait --idle | wait --for=CONDITION TYPE NAME... | TYPE/NAME...",
@@ -43,69 +44,69 @@ controller reports status.observedGeneration.`,
   coppice wait --for=condition=Available deploy/web -n shop
   coppice wait --for=jsonpath='{.status.phase}'=Running pod/web-1 -n shop
   coppice wait --idle`,
-		ValidArgsFunction: a.completeTargets(&f.where),
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
 	}
-	c.RunE = a.in(func(ctx context.Context, s *session, args []string) error {
+	c.RunE = a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
 		switch {
 		case f.idle == (len(f.until) > 0):
-			return wrong("name one thing to wait for: --idle, or --for=delete, create, condition=NAME or jsonpath={PATH}")
-		case f.idle && (len(args) > 0 || len(f.files) > 0 || f.every || f.selector != "" || f.fields != ""):
-			return wrong("--idle waits for the realm; it does not go with objects")
+			return cli.UsageErrorf("name one thing to wait for: --idle, or --for=delete, create, condition=NAME or jsonpath={PATH}")
+		case f.idle && (len(args) > 0 || len(f.Files) > 0 || f.Every || f.Selector != "" || f.Fields != ""):
+			return cli.UsageErrorf("--idle waits for the realm; it does not go with objects")
 		case f.idle && !c.Flags().Changed("timeout"):
-			return s.waitIdle(ctx, noLimit)
+			return waitIdle(ctx, s, noLimit)
 		case f.idle:
-			return s.waitIdle(ctx, f.timeout)
+			return waitIdle(ctx, s, f.timeout)
 		}
 		what, err := parseAwaited(f.until)
 		switch {
 		case err != nil:
 			return err
 		case what.deleted:
-			return s.waitDeleted(ctx, args, f)
+			return waitDeleted(ctx, s, args, f)
 		}
-		return s.waitFor(ctx, args, f, what)
+		return waitFor(ctx, s, args, f, what)
 	})
-	f.where.flags(c, true)
-	f.fileFlags.flags(c)
-	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
-	f.fieldFlag(c)
-	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
+	f.Where.Flags(c, true)
+	f.FileFlags.Flags(c)
+	c.Flags().StringVarP(&f.Selector, "selector", "l", "", "label selector")
+	f.FieldFlag(c)
+	c.Flags().BoolVar(&f.Every, "all", false, "all objects of the type")
 	c.Flags().BoolVar(&f.idle, "idle", false, "wait until the realm has no pending work")
 	c.Flags().StringArrayVar(&f.until, "for", nil, "what to wait for: delete, create, condition=NAME[=VALUE] or jsonpath={PATH}[=VALUE]")
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait; 0: look once. --idle waits without a limit by default")
-	completeFlag(c, "for", "delete", "create", "condition=", "jsonpath=")
-	a.clientFlags(c)
+	cli.CompleteFlag(c, "for", "delete", "create", "condition=", "jsonpath=")
+	a.ClientFlags(c)
 	return c
 }
 
 // waitDeleted waits until the objects that exist now are gone. An object that does not exist
 // counts as gone.
-func (s *session) waitDeleted(ctx context.Context, args []string, f waitFlags) error {
-	targets, err := s.chosen(ctx, args, f.modifyFlags)
+func waitDeleted(ctx context.Context, s *cli.Session, args []string, f waitFlags) error {
+	targets, err := s.Chosen(ctx, args, f.ModifyFlags)
 	if err != nil {
 		return err
 	}
-	f.uninitialized = true
+	f.Uninitialized = true
 	var uids []string
 	var remaining []error
 	for _, t := range targets {
-		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+		err := s.Each(ctx, t, f.Where, f.Selector, func(o *coppicev1.Object) error {
 			uids = append(uids, o.GetMetadata().GetUid())
-			remaining = append(remaining, fmt.Errorf("%s is still there", objectName{t.kind, o.GetMetadata().GetName()}))
+			remaining = append(remaining, fmt.Errorf("%s is still there", cli.ObjectName{Kind: t.Kind, Name: o.GetMetadata().GetName()}))
 			return nil
 		})
-		if err := errors.Join(ignoring(err, true)...); err != nil {
+		if err := errors.Join(cli.IgnoreNotFound(err, true)...); err != nil {
 			return err
 		}
 	}
 	if len(uids) == 0 {
-		_, err := fmt.Fprintln(s.stdout, "no such objects exist")
+		_, err := fmt.Fprintln(s.Stdout, "no such objects exist")
 		return err
 	}
 	if f.timeout == 0 {
 		return errors.Join(remaining...)
 	}
-	return (&removal{session: s, remaining: uids}).await(ctx, f.timeout)
+	return (&removal{Session: s, remaining: uids}).await(ctx, f.timeout)
 }
 
 // noLimit is a timeout that does not pass.
@@ -113,7 +114,7 @@ const noLimit = time.Duration(math.MaxInt64)
 
 // waitIdle asks for the status until it is idle, or once if the timeout is 0, and prints
 // what it waits for whenever that changes.
-func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
+func waitIdle(ctx context.Context, s *cli.Session, timeout time.Duration) error {
 	limited := ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -122,14 +123,14 @@ func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
 	}
 	printed, waiting := "", ""
 	for {
-		start := s.now()
-		status, err := s.c.Status(limited)
+		start := s.Clock()
+		status, err := s.Client.Status(limited)
 		switch {
 		case err == nil && status.GetIdle():
-			_, err := fmt.Fprintf(s.stdout, "idle at revision %d\n", status.GetRevision())
+			_, err := fmt.Fprintf(s.Stdout, "idle at revision %d\n", status.GetRevision())
 			return err
 		case err == nil:
-			waiting = pendingText(status)
+			waiting = cli.PendingText(status)
 		case limited.Err() != nil:
 		case rpc.Retryable(err):
 			waiting = "no answer: " + err.Error()
@@ -138,7 +139,7 @@ func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
 		}
 		if waiting != printed && limited.Err() == nil {
 			printed = waiting
-			if _, err := fmt.Fprintln(s.stderr, "waiting: "+console.Printable(waiting)); err != nil {
+			if _, err := fmt.Fprintln(s.Stderr, "waiting: "+console.Printable(waiting)); err != nil {
 				return err
 			}
 		}
@@ -151,7 +152,7 @@ func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
 				return errors.New("interrupted")
 			}
 			return fmt.Errorf("not idle after %s: %s", timeout, waiting)
-		case <-time.After(max(lookEvery, lookShares*s.now().Sub(start))):
+		case <-time.After(max(lookEvery, lookShares*s.Clock().Sub(start))):
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
@@ -37,19 +38,19 @@ func parseAwaited(texts []string) (a awaited, err error) {
 			c = func(any) (bool, error) { return true, nil }
 		case name == "condition" && argument != "":
 			if c, err = parseCondition(argument); err != nil {
-				return a, wrong("--for=%s: %w", text, err)
+				return a, cli.UsageErrorf("--for=%s: %w", text, err)
 			}
 		case name == "jsonpath" && argument != "":
 			if c, err = parsePathCondition(argument); err != nil {
-				return a, wrong("--for=%s: %w", text, err)
+				return a, cli.UsageErrorf("--for=%s: %w", text, err)
 			}
 		default:
-			return a, wrong("--for=%q is not known; there are delete, create, condition=NAME[=VALUE] and jsonpath={PATH}[=VALUE]", text)
+			return a, cli.UsageErrorf("--for=%q is not known; there are delete, create, condition=NAME[=VALUE] and jsonpath={PATH}[=VALUE]", text)
 		}
 		a.conditions = append(a.conditions, c)
 	}
 	if a.deleted && len(texts) > 1 {
-		return a, wrong("--for=delete does not go with another --for: an object that is gone has no conditions")
+		return a, cli.UsageErrorf("--for=delete does not go with another --for: an object that is gone has no conditions")
 	}
 	return a, nil
 }
@@ -129,8 +130,8 @@ func parsePathCondition(text string) (condition, error) {
 
 // waitFor waits until the objects are as the conditions say, one after the other. All of it
 // has one timeout; with 0 it looks once.
-func (s *session) waitFor(ctx context.Context, args []string, f waitFlags, a awaited) error {
-	targets, err := s.chosen(ctx, args, f.modifyFlags)
+func waitFor(ctx context.Context, s *cli.Session, args []string, f waitFlags, a awaited) error {
+	targets, err := s.Chosen(ctx, args, f.ModifyFlags)
 	if err != nil {
 		return err
 	}
@@ -143,11 +144,11 @@ func (s *session) waitFor(ctx context.Context, args []string, f waitFlags, a awa
 	var errs []error
 	n := 0
 	for _, t := range targets {
-		objects, err := s.existing(ctx, t, f, a.created && !once)
-		errs = append(errs, joined(err)...)
+		objects, err := existingObjects(ctx, s, t, f, a.created && !once)
+		errs = append(errs, cli.Joined(err)...)
 		for _, o := range objects {
 			n++
-			errs = append(errs, s.waitConditions(ctx, t.kind, o, once, a.conditions))
+			errs = append(errs, waitConditions(ctx, s, t.Kind, o, once, a.conditions))
 		}
 	}
 	err = errors.Join(errs...)
@@ -157,13 +158,13 @@ func (s *session) waitFor(ctx context.Context, args []string, f waitFlags, a awa
 	return err
 }
 
-// existing returns the objects of a target. With created it waits until there is one, and
+// existingObjects returns the objects of a target. With created it waits until there is one, and
 // all that are named.
-func (s *session) existing(ctx context.Context, t target, f waitFlags, created bool) (objects []*coppicev1.Object, err error) {
+func existingObjects(ctx context.Context, s *cli.Session, t cli.Target, f waitFlags, created bool) (objects []*coppicev1.Object, err error) {
 	var missing error
 	look := func() (bool, error) {
 		objects = nil
-		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+		err := s.Each(ctx, t, f.Where, f.Selector, func(o *coppicev1.Object) error {
 			objects = append(objects, o)
 			return nil
 		})
@@ -174,7 +175,7 @@ func (s *session) existing(ctx context.Context, t target, f waitFlags, created b
 		return len(objects) > 0, err
 	}
 	if created {
-		err = s.repeat(ctx, false, look)
+		err = lookUntil(ctx, s, false, look)
 	} else if _, err = look(); err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return objects, err
 	} else {
@@ -182,22 +183,22 @@ func (s *session) existing(ctx context.Context, t target, f waitFlags, created b
 	}
 	if errors.Is(err, errTimedOut) && missing != nil {
 		var errs []error
-		for _, e := range joined(missing) {
+		for _, e := range cli.Joined(missing) {
 			errs = append(errs, fmt.Errorf("%w: %w", errTimedOut, e))
 		}
 		return nil, errors.Join(errs...)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", client.ResourceOf(t.kind), err)
+		return nil, fmt.Errorf("%s: %w", client.ResourceOf(t.Kind), err)
 	}
 	return objects, nil
 }
 
-func (s *session) waitConditions(ctx context.Context, k client.Kind, o *coppicev1.Object, once bool, conditions []condition) error {
+func waitConditions(ctx context.Context, s *cli.Session, k client.Kind, o *coppicev1.Object, once bool, conditions []condition) error {
 	m, key := o.GetMetadata(), console.Printable(printing.Key(k, o.GetMetadata().GetName()))
 	for _, met := range conditions {
-		err := s.repeat(ctx, once, func() (bool, error) {
-			o, err := s.objects(k, m.GetNamespace()).Get(ctx, m.GetName())
+		err := lookUntil(ctx, s, once, func() (bool, error) {
+			o, err := s.Objects(k, m.GetNamespace()).Get(ctx, m.GetName())
 			if err != nil {
 				return false, err
 			}
@@ -210,7 +211,7 @@ func (s *session) waitConditions(ctx context.Context, k client.Kind, o *coppicev
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		if _, err := fmt.Fprintln(s.stdout, key, "condition met"); err != nil {
+		if _, err := fmt.Fprintln(s.Stdout, key, "condition met"); err != nil {
 			return err
 		}
 	}
@@ -219,10 +220,10 @@ func (s *session) waitConditions(ctx context.Context, k client.Kind, o *coppicev
 
 var errTimedOut = errors.New("timed out waiting for the condition")
 
-// repeat looks until a look succeeds, or once.
-func (s *session) repeat(ctx context.Context, once bool, look func() (bool, error)) error {
+// lookUntil looks until a look succeeds, or once.
+func lookUntil(ctx context.Context, s *cli.Session, once bool, look func() (bool, error)) error {
 	for {
-		start := s.now()
+		start := s.Clock()
 		done, err := look()
 		switch {
 		case done && err == nil:
@@ -238,7 +239,7 @@ func (s *session) repeat(ctx context.Context, once bool, look func() (bool, erro
 				return errTimedOut
 			}
 			return ctx.Err()
-		case <-time.After(max(lookEvery, lookShares*s.now().Sub(start))):
+		case <-time.After(max(lookEvery, lookShares*s.Clock().Sub(start))):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
@@ -18,14 +19,14 @@ import (
 )
 
 type watchFlags struct {
-	where
+	cli.Where
 	selector string
 	output   string
 	only     bool
 	timeout  time.Duration
 }
 
-func (a *app) watchCommand() *cobra.Command {
+func watchCommand(a *cli.App) *cobra.Command {
 	var f watchFlags
 	c := &cobra.Command{
 		Use:     "watch TYPE [NAME...]",
@@ -40,38 +41,38 @@ DELETED), reason, changes and the object.`,
 		Example: `  coppice watch pods -n shop
   coppice watch pods -A -l app=web -o json`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeTargets(&f.where),
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.watch(ctx, args, f)
+		ValidArgsFunction: a.CompleteTargets(&f.Where),
+		RunE: a.InSession(func(ctx context.Context, s *cli.Session, args []string) error {
+			return watchObjects(ctx, s, args, f)
 		}),
 	}
-	f.flags(c, true)
-	f.uninitializedFlag(c)
+	f.Flags(c, true)
+	f.UninitializedFlag(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
-	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
+	c.Flags().StringVarP(&f.output, "output", "o", cli.FormatText, "text or json")
 	c.Flags().BoolVar(&f.only, "watch-only", false, "print changes only, not the existing objects")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to watch; 0: until interrupted")
-	completeFlag(c, "output", textFormats()...)
-	a.clientFlags(c)
+	cli.CompleteFlag(c, "output", cli.TextFormats()...)
+	a.ClientFlags(c)
 	return c
 }
 
-func (s *session) watch(ctx context.Context, args []string, f watchFlags) error {
-	if err := checkFormat(f.output, textFormats()...); err != nil {
+func watchObjects(ctx context.Context, s *cli.Session, args []string, f watchFlags) error {
+	if err := cli.CheckFormat(f.output, cli.TextFormats()...); err != nil {
 		return err
 	}
-	targets, err := s.targets(args)
+	targets, err := s.Targets(args)
 	if err != nil {
 		return err
 	}
 	if len(targets) > 1 {
-		return wrong("watch follows one type")
+		return cli.UsageErrorf("watch follows one type")
 	}
-	if err := f.checkNamed(targets); err != nil {
+	if err := f.CheckNamed(targets); err != nil {
 		return err
 	}
 	report := printLine
-	if f.output == formatJSON {
+	if f.output == cli.FormatJSON {
 		report = printJSON
 	}
 	if f.timeout > 0 {
@@ -80,20 +81,20 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 		ctx = limited
 	}
 	live := !f.only
-	return s.follow(ctx, targets[0], f.where, f.selector, func(c changes.Change) error {
+	return follow(ctx, s, targets[0], f.Where, f.selector, func(c changes.Change) error {
 		if !live {
 			return nil
 		}
-		return report(s, targets[0].kind, c)
+		return report(s, targets[0].Kind, c)
 	}, func() error {
 		live = true
 		return nil
 	})
 }
 
-func printLine(s *session, k client.Kind, c changes.Change) error {
-	now := s.now()
-	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", console.Clock(now, now), changeColour(s.ink(), c.Typ),
+func printLine(s *cli.Session, k client.Kind, c changes.Change) error {
+	now := s.Clock()
+	_, err := fmt.Fprintf(s.Stdout, "%s  %s  %s%s\n", console.Clock(now, now), changeColour(s.Ink(), c.Typ),
 		console.Printable(console.WithNamespace(printing.Key(k, c.Object.GetMetadata().GetName()), c.Object.GetMetadata().GetNamespace())),
 		console.Prefixed("  ", console.Printable(strings.Join(changes.Of(c, s.OwnerKey), "; "))))
 	return err
@@ -120,23 +121,23 @@ type watched struct {
 	Object  any       `json:"object"`
 }
 
-func printJSON(s *session, _ client.Kind, c changes.Change) error {
+func printJSON(s *cli.Session, _ client.Kind, c changes.Change) error {
 	o, err := manifest.Generic(c.Object)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(s.stdout).Encode(watched{
-		Time: s.now().UTC(), Type: c.Typ, Reason: history.ReasonName(c.Reason), Changes: changes.Of(c, s.OwnerKey), Object: o,
+	return json.NewEncoder(s.Stdout).Encode(watched{
+		Time: s.Clock().UTC(), Type: c.Typ, Reason: history.ReasonName(c.Reason), Changes: changes.Of(c, s.OwnerKey), Object: o,
 	})
 }
 
 // watchTable is get -w: the table, and then a row for each change.
-func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
-	format, err := parseOutput(f.output, getFormats()...)
+func watchTable(ctx context.Context, s *cli.Session, t cli.Target, f getFlags) error {
+	format, err := cli.ParseOutput(f.output, cli.ObjectFormats()...)
 	if err != nil {
 		return err
 	}
-	p := s.printer(ctx, f.table(), format, false, false)
+	p := s.Printer(ctx, f.table(), format, false, false)
 	table, _ := p.(*printing.TablePrinter)
 	live := false
 	synced := func() error {
@@ -146,20 +147,20 @@ func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
 		}
 		return nil
 	}
-	return s.follow(ctx, t, f.where, f.selector, func(c changes.Change) error {
+	return follow(ctx, s, t, f.Where, f.selector, func(c changes.Change) error {
 		switch {
 		case !live && f.watchOnly:
 			return nil
 		case table == nil:
-			return p.Object(t.kind, c.Object)
+			return p.Object(t.Kind, c.Object)
 		case !live:
-			return table.Object(t.kind, c.Object)
+			return table.Object(t.Kind, c.Object)
 		}
 		write := table.Object
 		if c.Typ == changes.Deleted {
 			write = table.Removed
 		}
-		if err := write(t.kind, c.Object); err != nil {
+		if err := write(t.Kind, c.Object); err != nil {
 			return err
 		}
 		return table.Table.Flush()

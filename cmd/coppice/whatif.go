@@ -6,12 +6,13 @@ import (
 	"errors"
 	"os"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/services/graph/whatif"
 )
 
 // replayWhatIf reports what a recorded log would have become under other settings.
-func (a *app) replayWhatIf(ctx context.Context, file string, f replayFlags) (err error) {
-	if err := checkFormat(f.output, textFormats()...); err != nil {
+func replayWhatIf(ctx context.Context, a *cli.App, file string, f replayFlags) (err error) {
+	if err := cli.CheckFormat(f.output, cli.TextFormats()...); err != nil {
 		return err
 	}
 	data, err := os.ReadFile(f.whatIf)
@@ -22,7 +23,7 @@ func (a *app) replayWhatIf(ctx context.Context, file string, f replayFlags) (err
 	if err != nil {
 		return err
 	}
-	r, err := a.openRecorded(file, "replaying")
+	r, err := openRecorded(a, file, "replaying")
 	if err != nil {
 		return err
 	}
@@ -35,10 +36,10 @@ func (a *app) replayWhatIf(ctx context.Context, file string, f replayFlags) (err
 	if err != nil {
 		return unusable(file, err)
 	}
-	if f.output == formatJSON {
-		enc := json.NewEncoder(a.stdout)
+	if f.output == cli.FormatJSON {
+		enc := json.NewEncoder(a.Stdout)
 		enc.SetIndent("", "  ")
 		return enc.Encode(report)
 	}
-	return report.Write(a.stdout)
+	return report.Write(a.Stdout)
 }

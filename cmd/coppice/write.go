@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
@@ -28,7 +29,7 @@ type operation struct {
 	// revision before the request.
 	outcome func(r client.Result, before uint64) string
 	// rehearse is outcome for a dry run.
-	rehearse func(context.Context, *session, item, dryMode, operation) (string, *client.Object, error)
+	rehearse func(context.Context, *cli.Session, cli.Item, cli.DryMode, operation) (string, *client.Object, error)
 	// listed: -o prints several objects as a List.
 	listed bool
 }
@@ -45,11 +46,11 @@ const (
 
 // fileWriter writes the objects of manifests.
 type fileWriter struct {
-	*session
+	*cli.Session
 	operation
-	failed    failures
+	failed    cli.Failures
 	namespace string
-	mode      dryMode
+	mode      cli.DryMode
 	results   printing.Printer // of -o, nil for a line of text for each object
 	maxBytes  int
 	total     int
@@ -58,29 +59,29 @@ type fileWriter struct {
 
 // outcome is what happened to the object of an entry.
 type outcome struct {
-	item
+	cli.Item
 	text string
 	is   *client.Object // after the request
 	err  error
 }
 
-func (s *session) writeFiles(ctx context.Context, args []string, f writeFlags, o operation) error {
-	mode, err := dryRun(f.dryRun)
+func writeFiles(ctx context.Context, s *cli.Session, args []string, f writeFlags, o operation) error {
+	mode, err := cli.ParseDryRun(f.dryRun)
 	if err != nil {
 		return err
 	}
-	entries, err := s.entries(ctx, f.fileFlags, args)
+	entries, err := s.Entries(ctx, f.FileFlags, args)
 	if err != nil {
 		return err
 	}
 	w := &fileWriter{
-		session: s, operation: o, failed: failures{app: s.app}, namespace: f.namespace, mode: mode,
-		maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes, total: len(entries),
+		Session: s, operation: o, failed: cli.Failures{App: s.App}, namespace: f.namespace, mode: mode,
+		maxBytes: int(s.Conn.MaxPayload()) / batchOfMaxBytes, total: len(entries),
 	}
-	if w.results, err = s.results(ctx, f.output, o.listed && len(entries) > 1); err != nil {
+	if w.results, err = s.ResultPrinter(ctx, f.output, o.listed && len(entries) > 1); err != nil {
 		return err
 	}
-	progress := s.progress(o.done, len(entries))
+	progress := newProgress(s.App, o.done, len(entries))
 	defer progress.end()
 	for len(entries) > 0 {
 		n := w.window(entries)
@@ -97,7 +98,7 @@ func (s *session) writeFiles(ctx context.Context, args []string, f writeFlags, o
 			return err
 		}
 	}
-	return w.failed.err(o.done, w.total)
+	return w.failed.Err(o.done, w.total)
 }
 
 // window returns how many entries are written together. The registration of a kind is
@@ -107,7 +108,7 @@ func (w *fileWriter) window(entries []manifestfile.Entry) int {
 	type identity struct{ apiVersion, kind, namespace, name string }
 	seen := map[identity]bool{}
 	for n, e := range entries[:min(len(entries), windowObjects)] {
-		if registers(e) {
+		if cli.Registers(e) {
 			return max(n, 1)
 		}
 		m := e.Object.GetMetadata()
@@ -126,17 +127,17 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 	outcomes := make([]outcome, len(entries))
 	for at, e := range entries {
 		o := &outcomes[at]
-		if o.item, o.err = w.place(e, w.namespace); o.err == nil {
-			o.objects = w.objects(o.kind, o.namespace)
+		if o.Item, o.err = w.Place(e, w.namespace); o.err == nil {
+			o.Objects = w.Objects(o.Kind, o.Namespace)
 			if w.check != nil {
 				if err := w.check(e); err != nil {
-					o.err = fmt.Errorf("%s: %s: %w", o.At, o.key(), err)
+					o.err = fmt.Errorf("%s: %s: %w", o.At, o.Key(), err)
 				}
 			}
 		}
 	}
 	var failed error
-	if w.mode.on() {
+	if w.mode.On() {
 		failed = w.rehearsals(ctx, outcomes)
 	} else {
 		failed = w.requests(ctx, outcomes)
@@ -145,13 +146,13 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 		o := &outcomes[at]
 		switch {
 		case o.err != nil:
-			w.failed.add(o.err)
+			w.failed.Add(o.err)
 		case o.is != nil && w.results != nil:
-			if err := printResult(w.results, o.kind, o.is); err != nil {
+			if err := cli.PrintResult(w.results, o.Kind, o.is); err != nil {
 				return err
 			}
 		case o.text != "":
-			if _, err := fmt.Fprintf(w.stdout, "%s %s%s\n", console.Printable(o.key()), o.text, w.mode.suffix()); err != nil {
+			if _, err := fmt.Fprintf(w.Stdout, "%s %s%s\n", console.Printable(o.Key()), o.text, w.mode.Suffix()); err != nil {
 				return err
 			}
 		}
@@ -160,11 +161,11 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 		return failed
 	}
 	switch {
-	case !registers(entries[0]):
-	case !w.mode.on():
-		return w.relearn(ctx)
+	case !cli.Registers(entries[0]):
+	case !w.mode.On():
+		return w.ReadKinds(ctx)
 	case outcomes[0].err == nil:
-		w.learn(entries[0])
+		w.LearnKind(entries[0])
 	}
 	return nil
 }
@@ -176,8 +177,8 @@ func (w *fileWriter) rehearsals(ctx context.Context, outcomes []outcome) error {
 			return context.Cause(ctx)
 		}
 		if o := &outcomes[at]; o.err == nil {
-			if o.text, o.is, o.err = w.rehearse(ctx, w.session, o.item, w.mode, w.operation); o.err != nil {
-				o.err = o.failed(o.err)
+			if o.text, o.is, o.err = w.rehearse(ctx, w.Session, o.Item, w.mode, w.operation); o.err != nil {
+				o.err = o.Failed(o.err)
 			}
 		}
 	}
@@ -193,7 +194,7 @@ func (w *fileWriter) requests(ctx context.Context, outcomes []outcome) error {
 		if o.err != nil {
 			continue
 		}
-		where := client.ResourceOf(o.kind).String() + "/" + o.namespace
+		where := client.ResourceOf(o.Kind).String() + "/" + o.Namespace
 		if groups[where] == nil {
 			order = append(order, where)
 		}
@@ -202,7 +203,7 @@ func (w *fileWriter) requests(ctx context.Context, outcomes []outcome) error {
 	if len(order) == 0 {
 		return nil
 	}
-	before, err := w.revision(ctx)
+	before, err := realmRevision(ctx, w.Session)
 	if err != nil {
 		return err
 	}
@@ -218,8 +219,8 @@ func (w *fileWriter) requests(ctx context.Context, outcomes []outcome) error {
 	return nil
 }
 
-// revision returns the revision of the realm.
-func (s *session) revision(ctx context.Context) (uint64, error) {
+// realmRevision returns the revision of the realm.
+func realmRevision(ctx context.Context, s *cli.Session) (uint64, error) {
 	page, err := s.Anything().ListPage(ctx, client.Limit(1))
 	if err != nil {
 		return 0, err
@@ -253,12 +254,12 @@ func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint6
 	for at, o := range group {
 		list[at] = o.Object
 	}
-	results, err := w.send(group[0].objects, ctx, list, w.options...)
+	results, err := w.send(group[0].Objects, ctx, list, w.options...)
 	var refused *client.Error
 	switch {
 	case err == nil:
 	case !errors.As(err, &refused), rpc.Retryable(err), errors.Is(err, client.ErrOutcomeUnknown):
-		return fmt.Errorf("%w; not all objects are %s: run the command again", group[0].failed(err), w.done)
+		return fmt.Errorf("%w; not all objects are %s: run the command again", group[0].Failed(err), w.done)
 	case errors.Is(err, client.ErrRequestEntityTooLarge) && len(group) > 1:
 		half := len(group) / 2
 		if err := w.request(ctx, group[:half], before); err != nil {
@@ -271,10 +272,10 @@ func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint6
 	for at, r := range results {
 		o := group[at]
 		if r.Err != nil {
-			o.err = o.failed(r.Err)
+			o.err = o.Failed(r.Err)
 			continue
 		}
-		gone := w.accepted(o.At, r.Object, r.Warnings)
+		gone := accepted(w.App, o.At, r.Object, r.Warnings)
 		if o.Object.GetMetadata().GetName() == "" {
 			o.Object.Metadata.Name = r.Object.GetMetadata().GetName()
 		}
@@ -286,9 +287,9 @@ func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint6
 	return nil
 }
 
-// send sends the object alone.
-func (i item) send(ctx context.Context, o operation, opts ...client.WriteOption) (client.Result, error) {
-	results, err := o.send(i.objects, ctx, []*coppicev1.Object{i.Object}, append(opts, o.options...)...)
+// sendAlone sends the object alone.
+func sendAlone(ctx context.Context, i cli.Item, o operation, opts ...client.WriteOption) (client.Result, error) {
+	results, err := o.send(i.Objects, ctx, []*coppicev1.Object{i.Object}, append(opts, o.options...)...)
 	if err != nil {
 		return client.Result{}, err
 	}

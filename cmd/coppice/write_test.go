@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -49,7 +50,7 @@ func TestBatchOfWrites(t *testing.T) {
 		for range n {
 			e := entryOf("v1", "ConfigMap", "a")
 			e.Object.Spec = []byte(strings.Repeat("x", bytes))
-			list = append(list, &outcome{item: item{Entry: e}})
+			list = append(list, &outcome{Item: cli.Item{Entry: e}})
 		}
 		return list
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"strings"
@@ -6,8 +6,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// fieldSelector selects objects by name and namespace, as kubectl's --field-selector.
-type fieldSelector []fieldRequirement
+// FieldSelector selects objects by name and namespace, as kubectl's --field-selector.
+type FieldSelector []fieldRequirement
 
 type fieldRequirement struct {
 	field, value string
@@ -20,8 +20,9 @@ const (
 	fieldNamespace = "metadata.namespace"
 )
 
-func parseFieldSelector(text string) (fieldSelector, error) {
-	var s fieldSelector
+// ParseFieldSelector reads --field-selector.
+func ParseFieldSelector(text string) (FieldSelector, error) {
+	var s FieldSelector
 	if text == "" {
 		return nil, nil
 	}
@@ -34,17 +35,18 @@ func parseFieldSelector(text string) (fieldSelector, error) {
 			r.field, r.value, ok = strings.Cut(part, "=")
 		}
 		if !ok {
-			return nil, wrong("--field-selector: %q is not FIELD=VALUE or FIELD!=VALUE", part)
+			return nil, UsageErrorf("--field-selector: %q is not FIELD=VALUE or FIELD!=VALUE", part)
 		}
 		if r.field != fieldName && r.field != fieldNamespace {
-			return nil, wrong("--field-selector: the field %q is not supported; there are %s and %s", r.field, fieldName, fieldNamespace)
+			return nil, UsageErrorf("--field-selector: the field %q is not supported; there are %s and %s", r.field, fieldName, fieldNamespace)
 		}
 		s = append(s, r)
 	}
 	return s, nil
 }
 
-func (s fieldSelector) matches(o *coppicev1.Object) bool {
+// Matches reports whether the selector selects an object.
+func (s FieldSelector) Matches(o *coppicev1.Object) bool {
 	for _, r := range s {
 		value := o.GetMetadata().GetName()
 		if r.field == fieldNamespace {
@@ -58,7 +60,7 @@ func (s fieldSelector) matches(o *coppicev1.Object) bool {
 }
 
 // equal returns the value that the selector requires of a field.
-func (s fieldSelector) equal(field string) (string, bool) {
+func (s FieldSelector) equal(field string) (string, bool) {
 	for _, r := range s {
 		if r.field == field && !r.not {
 			return r.value, true
@@ -70,13 +72,13 @@ func (s fieldSelector) equal(field string) (string, bool) {
 // narrow returns the target, restricted by what the selector requires, so that as
 // little as possible is read. named reports that the object is now asked for by name:
 // that it does not exist is no error. labels is the selector of labels, which only a list has.
-func (s fieldSelector) narrow(t target, w where, labels string) (narrowed target, named bool) {
-	if ns, ok := s.equal(fieldNamespace); ok && w.all && t.namespace == "" {
+func (s FieldSelector) narrow(t Target, w Where, labels string) (narrowed Target, named bool) {
+	if ns, ok := s.equal(fieldNamespace); ok && w.AllNamespaces && t.namespace == "" {
 		t.namespace = ns
 	}
 	name, ok := s.equal(fieldName)
-	if ok && name != "" && labels == "" && len(t.names) == 0 && (t.namespace != "" || !w.all || !t.kind.Namespaced()) {
-		t.names = []string{name}
+	if ok && name != "" && labels == "" && len(t.Names) == 0 && (t.namespace != "" || !w.AllNamespaces || !t.Kind.Namespaced()) {
+		t.Names = []string{name}
 		return t, true
 	}
 	return t, false

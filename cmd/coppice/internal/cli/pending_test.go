@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ func TestPendingText(t *testing.T) {
 	t.Parallel()
 	for _, pending := range propagator.Types {
 		idle := propagator.Idle([]*coppicev1.PendingCount{{Type: pending, Rows: 3}})
-		if got := pendingText(&coppicev1.StatusReply{Pending: []*coppicev1.PendingWork{{Type: pending, Rows: 3}}}); (got == "") != idle {
+		if got := PendingText(&coppicev1.StatusReply{Pending: []*coppicev1.PendingWork{{Type: pending, Rows: 3}}}); (got == "") != idle {
 			t.Errorf("wait --idle says %q of %s, idle: %t", got, pending, idle)
 		}
 	}

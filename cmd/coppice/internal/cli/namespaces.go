@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/api"
 )
 
-// namespacesResource are the objects of kind Namespace.
-var namespacesResource = client.Resource{Plural: "namespaces"}
+// NamespacesResource are the objects of kind Namespace.
+var NamespacesResource = client.Resource{Plural: "namespaces"}
 
-// eachImplicit calls visit for the namespaces that have objects and no Namespace
+// EachImplicit calls visit for the namespaces that have objects and no Namespace
 // object, in order. They are optional.
-func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object) error) error {
+func (s *Session) EachImplicit(ctx context.Context, visit func(*coppicev1.Object) error) error {
 	var used []string
 	ok, err := s.Optional(ctx, lookup.AboutImplicit, func(ctx context.Context) (err error) {
 		used, err = s.usedNamespaces(ctx)
@@ -28,7 +28,7 @@ func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object
 	if !ok {
 		return err
 	}
-	for o, err := range s.c.Resource(namespacesResource, "").List(ctx, client.IncludeUninitialized(true)) {
+	for o, err := range s.Client.Resource(NamespacesResource, "").List(ctx, client.IncludeUninitialized(true)) {
 		if err != nil {
 			return err
 		}
@@ -44,13 +44,13 @@ func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object
 
 // usedNamespaces returns the namespaces that have objects, in order. It reads one
 // object of each kind and namespace.
-func (s *session) usedNamespaces(ctx context.Context) ([]string, error) {
+func (s *Session) usedNamespaces(ctx context.Context) ([]string, error) {
 	used := map[string]bool{}
 	for _, k := range s.Kinds.All() {
 		if !k.Namespaced() {
 			continue
 		}
-		objects := s.objects(k, "")
+		objects := s.Objects(k, "")
 		for next := ""; ; {
 			page, err := objects.ListPage(ctx, client.Limit(1), client.Continue(next), client.IncludeUninitialized(true))
 			if err != nil {
@@ -80,9 +80,9 @@ func (e *implicitError) Error() string {
 		e.err, e.name)
 }
 
-// ifImplicit makes the error of an object that was not found an implicitError if it is a namespace that has objects.
-func (s *session) ifImplicit(ctx context.Context, k client.Kind, name string, err error) error {
-	if client.ResourceOf(k) != namespacesResource || !errors.Is(err, client.ErrNotFound) {
+// IfImplicit makes the error of an object that was not found an implicitError if it is a namespace that has objects.
+func (s *Session) IfImplicit(ctx context.Context, k client.Kind, name string, err error) error {
+	if client.ResourceOf(k) != NamespacesResource || !errors.Is(err, client.ErrNotFound) {
 		return err
 	}
 	used := false
@@ -100,12 +100,12 @@ func (s *session) ifImplicit(ctx context.Context, k client.Kind, name string, er
 }
 
 // hasObjects reports whether a namespace has objects.
-func (s *session) hasObjects(ctx context.Context, namespace string) (bool, error) {
+func (s *Session) hasObjects(ctx context.Context, namespace string) (bool, error) {
 	for _, k := range s.Kinds.All() {
 		if !k.Namespaced() {
 			continue
 		}
-		page, err := s.objects(k, namespace).ListPage(ctx, client.Limit(1), client.IncludeUninitialized(true))
+		page, err := s.Objects(k, namespace).ListPage(ctx, client.Limit(1), client.IncludeUninitialized(true))
 		if err != nil || len(page.Objects) > 0 {
 			return err == nil, err
 		}

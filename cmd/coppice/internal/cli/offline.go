@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -13,21 +13,21 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// offlineFlag adds the flag of commands that can read a replayed recording.
-func (a *app) offlineFlag(c *cobra.Command) {
-	c.Flags().StringVar(&a.offline, "offline", "", "read the recording that 'coppice replay --offline' has put into this directory, instead of a realm")
+// OfflineFlag adds the flag of commands that can read a replayed recording.
+func (a *App) OfflineFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.Offline, "offline", "", "read the recording that 'coppice replay --offline' has put into this directory, instead of a realm")
 	_ = c.MarkFlagDirname("offline")
 }
 
 // offlineClient returns a client of the recording that --offline names, and the connection;
 // when that is closed, the recording is, too.
-func (a *app) offlineClient() (*client.Client, *nats.Conn, error) {
-	if err := bus.CheckRealm(a.realm); err != nil {
+func (a *App) offlineClient() (*client.Client, *nats.Conn, error) {
+	if err := bus.CheckRealm(a.Realm); err != nil {
 		return nil, nil, err
 	}
-	r, err := recording.OpenRealm(a.offline, a.realm)
+	r, err := recording.OpenRealm(a.Offline, a.Realm)
 	if errors.Is(err, state.ErrLocked) {
-		return nil, nil, fmt.Errorf("%s is in use by another command; try again when it has ended", a.offline)
+		return nil, nil, fmt.Errorf("%s is in use by another command; try again when it has ended", a.Offline)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -37,7 +37,7 @@ func (a *app) offlineClient() (*client.Client, *nats.Conn, error) {
 		return nil, nil, errors.Join(err, r.Close())
 	}
 	a.ending = r.Close
-	return client.New(nc, client.WithRealm(a.realm), client.WithActor(offlineActor), client.WithTimeout(a.dial.Timeout), client.WithRetryTimeout(a.dial.Timeout)), nc, nil
+	return client.New(nc, client.WithRealm(a.Realm), client.WithActor(offlineActor), client.WithTimeout(a.Dial.Timeout), client.WithRetryTimeout(a.Dial.Timeout)), nc, nil
 }
 
 // offlineActor is the actor of requests to a recording, which nothing records.

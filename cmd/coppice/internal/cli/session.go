@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -12,23 +12,23 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 )
 
-// session is a connection to a realm, and the kinds that the realm knows.
-type session struct {
-	*app
+// Session is a connection to a realm, and the kinds that the realm knows.
+type Session struct {
+	*App
 	*lookup.Reader
-	c  *client.Client
-	nc *nats.Conn
+	Client *client.Client
+	Conn   *nats.Conn // of the client
 	// planned are kinds that a dry run would have registered.
 	planned []client.Kind
 }
 
-// session returns a session of a client. It knows no kinds.
-func (a *app) session(c *client.Client, nc *nats.Conn) *session {
-	return &session{app: a, Reader: a.reader(c), c: c, nc: nc}
+// NewSession returns a session of a client. It knows no kinds.
+func (a *App) NewSession(c *client.Client, nc *nats.Conn) *Session {
+	return &Session{App: a, Reader: a.reader(c), Client: c, Conn: nc}
 }
 
-// in returns the RunE of a command that works in a session.
-func (a *app) in(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+// InSession returns the RunE of a command that works in a session.
+func (a *App) InSession(do func(ctx context.Context, s *Session, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		ctx := c.Context()
 		s, err := a.open(ctx)
@@ -38,15 +38,15 @@ func (a *app) in(do func(ctx context.Context, s *session, args []string) error) 
 				err = fail
 			}
 		}
-		return withCommand(c, err)
+		return WithCommand(c, err)
 	}
 }
 
 // open connects, and reads the kinds of the realm. If no graph service answers, it finds
 // out whether there is such a realm, instead of trying until the timeout.
-func (a *app) open(ctx context.Context) (*session, error) {
+func (a *App) open(ctx context.Context) (*Session, error) {
 	unanswered := make(chan struct{}, 1)
-	s, err := a.connect(ctx, client.WithOnError(func(error) {
+	s, err := a.Connect(ctx, client.WithOnError(func(error) {
 		select {
 		case unanswered <- struct{}{}:
 		default:
@@ -67,7 +67,7 @@ func (a *app) open(ctx context.Context) (*session, error) {
 		}
 	}()
 	if err = s.toPast(reading); err == nil {
-		s.Kinds, err = s.c.Kinds(reading)
+		s.Kinds, err = s.Client.Kinds(reading)
 	}
 	if err != nil {
 		_ = s.close()
@@ -82,40 +82,40 @@ func (a *app) open(ctx context.Context) (*session, error) {
 
 // noRealm returns an error if the realm does not exist. If the user may not list realms,
 // it is not known, and the result is nil.
-func (s *session) noRealm(ctx context.Context) error {
-	realms, err := s.c.Operations().ListRealms(ctx, client.ForNames{s.realm})
+func (s *Session) noRealm(ctx context.Context) error {
+	realms, err := s.Client.Operations().ListRealms(ctx, client.ForNames{s.Realm})
 	if err != nil || len(realms) > 0 {
 		return nil //nolint:nilerr // see above
 	}
-	return &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("there is no realm %q; 'coppice realm list' lists them", s.realm)}
+	return &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("there is no realm %q; 'coppice realm list' lists them", s.Realm)}
 }
 
-// connect connects, and reads no kinds.
-func (a *app) connect(ctx context.Context, opts ...client.Option) (*session, error) {
-	c, nc, err := a.client(ctx, opts...)
+// Connect connects, and reads no kinds.
+func (a *App) Connect(ctx context.Context, opts ...client.Option) (*Session, error) {
+	c, nc, err := a.NewClient(ctx, opts...)
 	if err != nil {
 		return nil, err
 	}
 	// A request that the server denies returns the reason itself. Without a handler
 	// the NATS client would print it as well.
 	nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
-	return a.session(c, nc), nil
+	return a.NewSession(c, nc), nil
 }
 
 // close ends the session, and the recording that it reads.
-func (s *session) close() error {
-	s.nc.Close()
+func (s *Session) close() error {
+	s.Conn.Close()
 	if s.ending == nil {
 		return nil
 	}
 	return s.ending()
 }
 
-// objects are the objects of a kind. The namespace is ignored for those that
+// Objects are the objects of a kind. The namespace is ignored for those that
 // have none.
-func (s *session) objects(k client.Kind, namespace string) client.ResourceClient {
+func (s *Session) Objects(k client.Kind, namespace string) client.ResourceClient {
 	if !k.Namespaced() {
 		namespace = ""
 	}
-	return s.c.Resource(client.ResourceOf(k), namespace)
+	return s.Client.Resource(client.ResourceOf(k), namespace)
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -11,10 +11,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
-// loadSecrets returns the secrets of an installation: from the file if its name is not empty,
+// LoadSecrets returns the secrets of an installation: from the file if its name is not empty,
 // otherwise from the environment, otherwise from the data directory. If the directory has no
 // secret, loadSecrets generates one there, unless the directory has a state.
-func loadSecrets(file, data string) (secret.Secrets, error) {
+func LoadSecrets(file, data string) (secret.Secrets, error) {
 	if file != "" {
 		s, err := secret.Load(file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -36,7 +36,8 @@ func loadSecrets(file, data string) (secret.Secrets, error) {
 	return s, err
 }
 
-func instance() string {
+// Instance is a name of this process for operators: the host and the process id.
+func Instance() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -47,13 +48,13 @@ func instance() string {
 // maxReplicas is the number of servers that keep a stream at most; NATS refuses more.
 const maxReplicas = 5
 
-// checkReplicas refuses numbers of replicas that no stream can have.
-func checkReplicas(n int) error {
+// CheckReplicas refuses numbers of replicas that no stream can have.
+func CheckReplicas(n int) error {
 	if n < 1 || n > maxReplicas {
 		return fmt.Errorf("--replicas %d: choose 1 to %d", n, maxReplicas)
 	}
 	return nil
 }
 
-// archiveDir is the directory of the archive in the data of `coppice up`.
-const archiveDir = "archive"
+// ArchiveDir is the directory of the archive in the data of `coppice up`.
+const ArchiveDir = "archive"

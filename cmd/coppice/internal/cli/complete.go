@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -12,19 +12,16 @@ import (
 	"github.com/coppice-gc/coppice/client"
 )
 
-// completion is how a shell asks what could stand at the end of a line.
-type completion = func(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+// completionTime is the maximum time for a completion.
+const completionTime = 2 * time.Second
 
-// The maximum time for a completion, and the maximum number of its words.
-const (
-	completionTime = 2 * time.Second
-	completionMax  = 500
-)
+// CompletionMax is the maximum number of words of a completion.
+const CompletionMax = 500
 
-// completeTargets completes TYPE, NAME and TYPE/NAME; w says where names are
+// CompleteTargets completes TYPE, NAME and TYPE/NAME; w says where names are
 // looked for.
-func (a *app) completeTargets(w *where) completion {
-	return a.completing(func(ctx context.Context, s *session, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func (a *App) CompleteTargets(w *Where) cobra.CompletionFunc {
+	return a.Completing(func(ctx context.Context, s *Session, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if kind, prefix, ok := strings.Cut(word, "/"); ok {
 			k, err := s.Kinds.Find(kind)
 			if err != nil {
@@ -49,32 +46,32 @@ func (a *app) completeTargets(w *where) completion {
 }
 
 // completeNamespaces completes -n by the objects of kind Namespace.
-func (a *app) completeNamespaces() completion {
-	return a.completing(func(ctx context.Context, s *session, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+func (a *App) completeNamespaces() cobra.CompletionFunc {
+	return a.Completing(func(ctx context.Context, s *Session, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		k, err := s.Kinds.Find("namespaces")
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return s.names(ctx, k, &where{}, word), cobra.ShellCompDirectiveNoFileComp
+		return s.names(ctx, k, &Where{}, word), cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
-// completeRealms completes the name of a realm, as the first argument or the value of a flag.
-func (a *app) completeRealms() completion {
+// CompleteRealms completes the name of a realm, as the first argument or the value of a flag.
+func (a *App) CompleteRealms() cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(c.Context(), completionTime)
 		defer stop()
-		s, err := a.connect(ctx)
+		s, err := a.Connect(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		defer s.nc.Close()
+		defer s.Conn.Close()
 		return s.realmNames(ctx, word), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeFirst completes the first argument only.
-func (a *app) completeFirst(of completion) completion {
+// CompleteFirst completes the first argument only.
+func (a *App) CompleteFirst(of cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -85,14 +82,14 @@ func (a *app) completeFirst(of completion) completion {
 
 // realmNames are the names of realms that begin with a prefix. There are none if the user may not
 // list them.
-func (s *session) realmNames(ctx context.Context, prefix string) []string {
-	realms, err := s.c.Operations().ListRealms(ctx)
+func (s *Session) realmNames(ctx context.Context, prefix string) []string {
+	realms, err := s.Client.Operations().ListRealms(ctx)
 	if err != nil {
 		return nil
 	}
 	var list []string
 	for _, r := range realms {
-		if strings.HasPrefix(r.GetName(), prefix) && len(list) < completionMax {
+		if strings.HasPrefix(r.GetName(), prefix) && len(list) < CompletionMax {
 			list = append(list, r.GetName())
 		}
 	}
@@ -102,25 +99,25 @@ func (s *session) realmNames(ctx context.Context, prefix string) []string {
 // completionWords is the annotation of a flag that holds the words which complete it.
 const completionWords = "coppice_completion_words"
 
-// completeFlag completes a flag by fixed words.
-func completeFlag(c *cobra.Command, flag string, words ...string) {
+// CompleteFlag completes a flag by fixed words.
+func CompleteFlag(c *cobra.Command, flag string, words ...string) {
 	// The only possible error is that the command does not have the flag.
 	_ = c.Flags().SetAnnotation(flag, completionWords, words)
 }
 
-// completeFlags registers the completions of the flags of a command and its sub-commands: those of completeFlag, and
+// CompleteFlags registers the completions of the flags of a command and its sub-commands: those of CompleteFlag, and
 // of flags that mean the same in all commands. It is for a process that answers a shell and ends: cobra keeps a
 // registered flag in a global map, and with it the whole command, for ever.
-func (a *app) completeFlags(c *cobra.Command) {
+func (a *App) CompleteFlags(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		var complete completion
+		var complete cobra.CompletionFunc
 		switch words := f.Annotations[completionWords]; {
 		case words != nil:
 			complete = fixed(words...)
 		case f.Name == "namespace":
 			complete = a.completeNamespaces()
 		case f.Name == "realm":
-			complete = a.completeRealms()
+			complete = a.CompleteRealms()
 		case f.Name == "dry-run" && f.Value.Type() != "bool":
 			complete = fixed("server", "client", "none")
 		default:
@@ -129,18 +126,18 @@ func (a *app) completeFlags(c *cobra.Command) {
 		_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it fails for a flag that is shared, and known already
 	})
 	for _, sub := range c.Commands() {
-		a.completeFlags(sub)
+		a.CompleteFlags(sub)
 	}
 }
 
 // fixed completes by fixed words.
-func fixed(words ...string) completion {
+func fixed(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// completing opens a session for a completion. Without a server the completion is empty, and
+// Completing opens a session for a completion. Without a server the completion is empty, and
 // prints no error.
-func (a *app) completing(offer func(ctx context.Context, s *session, args []string, word string) ([]string, cobra.ShellCompDirective)) completion {
+func (a *App) Completing(offer func(ctx context.Context, s *Session, args []string, word string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(c.Context(), completionTime)
 		defer stop()
@@ -154,7 +151,7 @@ func (a *app) completing(offer func(ctx context.Context, s *session, args []stri
 }
 
 // words are the resources that begin with a prefix.
-func (s *session) words(prefix string) []string {
+func (s *Session) words(prefix string) []string {
 	var list []string
 	for _, k := range s.Kinds.All() {
 		if r := client.ResourceOf(k).String(); strings.HasPrefix(r, prefix) {
@@ -164,10 +161,10 @@ func (s *session) words(prefix string) []string {
 	return list
 }
 
-func (s *session) names(ctx context.Context, k client.Kind, w *where, prefix string) []string {
+func (s *Session) names(ctx context.Context, k client.Kind, w *Where, prefix string) []string {
 	var list []string
-	for o, err := range s.objects(k, w.of(k)).List(ctx, client.Limit(completionMax)) {
-		if err != nil || len(list) == completionMax {
+	for o, err := range s.Objects(k, w.Of(k)).List(ctx, client.Limit(CompletionMax)) {
+		if err != nil || len(list) == CompletionMax {
 			break
 		}
 		if name := o.GetMetadata().GetName(); strings.HasPrefix(name, prefix) && !slices.Contains(list, name) {

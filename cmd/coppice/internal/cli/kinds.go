@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"github.com/coppice-gc/coppice/internal/labelname"
 )
 
-// find returns the kind that a word means. If there is none the error names the kind
+// FindKind returns the kind that a word means. If there is none the error names the kind
 // whose name is nearest.
-func (s *session) find(word string) (client.Kind, error) {
+func (s *Session) FindKind(word string) (client.Kind, error) {
 	k, err := s.Kinds.Find(word)
 	if !errors.Is(err, client.ErrUnknownKind) {
 		return k, err
@@ -23,16 +23,16 @@ func (s *session) find(word string) (client.Kind, error) {
 		words = append(words, k.Plural, k.Singular, client.ResourceOf(k).String())
 	}
 	if meant := didYouMean(strings.ToLower(word), words); meant != "" {
-		return k, fmt.Errorf("realm %s has no kind %q%s", s.realm, word, meant)
+		return k, fmt.Errorf("realm %s has no kind %q%s", s.Realm, word, meant)
 	}
 	if !labelname.IsSubdomain(strings.ToLower(word)) {
-		return k, fmt.Errorf("realm %s has no kind %q, which cannot be the name of one; 'coppice api-resources' lists them", s.realm, word)
+		return k, fmt.Errorf("realm %s has no kind %q, which cannot be the name of one; 'coppice api-resources' lists them", s.Realm, word)
 	}
-	return k, fmt.Errorf("realm %s has no kind %q; 'coppice api-resources' lists them, and docs/kinds.md says how to register one", s.realm, word)
+	return k, fmt.Errorf("realm %s has no kind %q; 'coppice api-resources' lists them, and docs/kinds.md says how to register one", s.Realm, word)
 }
 
-// unknownCommand refuses arguments of a command that has only sub-commands.
-func unknownCommand(c *cobra.Command, args []string) error {
+// UnknownCommand refuses arguments of a command that has only sub-commands.
+func UnknownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}

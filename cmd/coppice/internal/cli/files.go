@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -24,20 +24,21 @@ import (
 	"github.com/coppice-gc/coppice/internal/selector"
 )
 
-// fileFlags say where manifests are.
-type fileFlags struct {
-	files     []string
+// FileFlags say where manifests are.
+type FileFlags struct {
+	Files     []string
 	recursive bool
 	matching  string // a label selector of the objects that are read; empty for all
 }
 
-func (f *fileFlags) flags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, pattern or URL of manifests, or - for stdin; may be repeated, or separated by commas")
+// Flags adds -f and -R.
+func (f *FileFlags) Flags(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.Files, "filename", "f", nil, "file, directory, pattern or URL of manifests, or - for stdin; may be repeated, or separated by commas")
 	c.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read manifests in subdirectories, too")
 }
 
-// matchingFlag is for commands that write objects, and only those of manifests.
-func (f *fileFlags) matchingFlag(c *cobra.Command) {
+// MatchingFlag is for commands that write objects, and only those of manifests.
+func (f *FileFlags) MatchingFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&f.matching, "selector", "l", "", "only objects of the manifests that this label selector selects")
 }
 
@@ -50,21 +51,21 @@ func isManifest(path string) bool {
 	return false
 }
 
-// entries reads all manifests. If a file cannot be read, or is neither YAML nor JSON, it returns
+// Entries reads all manifests. If a file cannot be read, or is neither YAML nor JSON, it returns
 // an error and no manifests, so that a command handles all of them or none.
-func (s *session) entries(ctx context.Context, f fileFlags, args []string) ([]manifestfile.Entry, error) {
+func (s *Session) Entries(ctx context.Context, f FileFlags, args []string) ([]manifestfile.Entry, error) {
 	if len(args) > 0 {
-		return nil, wrong("unexpected argument %q: manifests are named with -f", args[0])
+		return nil, UsageErrorf("unexpected argument %q: manifests are named with -f", args[0])
 	}
-	if len(f.files) == 0 {
-		return nil, wrong("no manifests are named: write -f FILE, -f DIRECTORY or -f -")
+	if len(f.Files) == 0 {
+		return nil, UsageErrorf("no manifests are named: write -f FILE, -f DIRECTORY or -f -")
 	}
-	names := strings.Split(strings.Join(f.files, ","), ",")
+	names := strings.Split(strings.Join(f.Files, ","), ",")
 	if slices.Contains(names, "") {
-		return nil, wrong("-f %s has an empty name: write -f FILE, or -f FILE,FILE", strings.Join(f.files, " -f "))
+		return nil, UsageErrorf("-f %s has an empty name: write -f FILE, or -f FILE,FILE", strings.Join(f.Files, " -f "))
 	}
 	if i := slices.Index(names, stdin); i >= 0 && slices.Contains(names[i+1:], stdin) {
-		return nil, wrong("-f - is given twice: stdin can be read once")
+		return nil, UsageErrorf("-f - is given twice: stdin can be read once")
 	}
 	var entries []manifestfile.Entry
 	var errs []error
@@ -72,7 +73,7 @@ func (s *session) entries(ctx context.Context, f fileFlags, args []string) ([]ma
 		paths, err := pathsOf(name, f.recursive)
 		errs = append(errs, err)
 		for _, path := range paths {
-			found, err := s.read(ctx, path)
+			found, err := s.ReadManifests(ctx, path)
 			entries = append(entries, found...)
 			errs = append(errs, err)
 		}
@@ -85,7 +86,7 @@ func (s *session) entries(ctx context.Context, f fileFlags, args []string) ([]ma
 	}
 	labels, err := selector.Parse(f.matching)
 	if err != nil {
-		return nil, &usageError{err: err}
+		return nil, &UsageError{Err: err}
 	}
 	entries = slices.DeleteFunc(entries, func(e manifestfile.Entry) bool {
 		return e.Err == nil && !labels.Matches(e.Object.GetMetadata().GetLabels())
@@ -101,8 +102,8 @@ const listedElsewhere = 10
 
 // checkNamespaces returns an error if -n was given and an object names another namespace, as in
 // kubectl. A kind that the files register counts as registered.
-func (s *session) checkNamespaces(entries []manifestfile.Entry) error {
-	if s.givenNamespace == "" {
+func (s *Session) checkNamespaces(entries []manifestfile.Entry) error {
+	if s.GivenNamespace == "" {
 		return nil
 	}
 	var registered []client.Kind
@@ -114,7 +115,7 @@ func (s *session) checkNamespaces(entries []manifestfile.Entry) error {
 	var errs []error
 	for _, e := range entries {
 		namespace := e.Object.GetMetadata().GetNamespace()
-		if e.Err != nil || namespace == "" || namespace == s.givenNamespace {
+		if e.Err != nil || namespace == "" || namespace == s.GivenNamespace {
 			continue
 		}
 		k, ok := s.Kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
@@ -123,11 +124,11 @@ func (s *session) checkNamespaces(entries []manifestfile.Entry) error {
 		}
 		if ok && k.Namespaced() {
 			errs = append(errs, fmt.Errorf("%s: %s is in namespace %q, and --namespace names %q: name the namespace %q, or leave --namespace out; nothing was done",
-				e.At, console.Printable(item{Entry: e, kind: k}.key()), namespace, s.givenNamespace, namespace))
+				e.At, console.Printable(Item{Entry: e, Kind: k}.Key()), namespace, s.GivenNamespace, namespace))
 		}
 	}
 	if more := len(errs) - listedElsewhere; more > 0 {
-		errs = append(errs[:listedElsewhere], fmt.Errorf("and %s more in other namespaces than %q", console.Count(more, "object"), s.givenNamespace))
+		errs = append(errs[:listedElsewhere], fmt.Errorf("and %s more in other namespaces than %q", console.Count(more, "object"), s.GivenNamespace))
 	}
 	return errors.Join(errs...)
 }
@@ -192,10 +193,11 @@ func walk(root string, recursive bool) (paths []string, err error) {
 	return paths, err
 }
 
-func (s *session) read(ctx context.Context, path string) ([]manifestfile.Entry, error) {
+// ReadManifests reads the manifests of a file, a URL or stdin.
+func (s *Session) ReadManifests(ctx context.Context, path string) ([]manifestfile.Entry, error) {
 	switch {
 	case path == stdin:
-		data, err := within(ctx, func() ([]byte, error) { return io.ReadAll(s.stdin) })
+		data, err := Within(ctx, func() ([]byte, error) { return io.ReadAll(s.Stdin) })
 		if err != nil {
 			return nil, fmt.Errorf("stdin: %w", err)
 		}
@@ -207,16 +209,16 @@ func (s *session) read(ctx context.Context, path string) ([]manifestfile.Entry, 
 		}
 		return manifestfile.Read(name, data)
 	}
-	data, err := within(ctx, func() ([]byte, error) { return os.ReadFile(path) })
+	data, err := Within(ctx, func() ([]byte, error) { return os.ReadFile(path) })
 	if err != nil {
 		return nil, err
 	}
 	return manifestfile.Read(path, data)
 }
 
-// within returns what read returns, or the error of the context when it ends before. A terminal or a
+// Within returns what read returns, or the error of the context when it ends before. A terminal or a
 // pipe may never have anything to read.
-func within[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
+func Within[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
 	done := make(chan struct{})
 	var got T
 	var failed error
@@ -232,22 +234,22 @@ func within[T any](ctx context.Context, read func() (T, error)) (value T, err er
 	}
 }
 
-// item is an object of a file, and where it belongs.
-type item struct {
+// Item is an object of a file, and where it belongs.
+type Item struct {
 	manifestfile.Entry
-	kind      client.Kind
-	namespace string
-	objects   client.ResourceClient // those of the kind in the namespace
-	// unregistered: the kind is one of those that a dry run would have registered. It has no
+	Kind      client.Kind
+	Namespace string
+	Objects   client.ResourceClient // those of the kind in the namespace
+	// Unregistered: the kind is one of those that a dry run would have registered. It has no
 	// objects, and the server cannot evaluate requests for them.
-	unregistered bool
+	Unregistered bool
 }
 
-// place finds out where an object belongs. An object of a kind with namespaces
+// Place finds out where an object belongs. An object of a kind with namespaces
 // that names none gets the default.
-func (s *session) place(e manifestfile.Entry, namespace string) (item, error) {
+func (s *Session) Place(e manifestfile.Entry, namespace string) (Item, error) {
 	if e.Err != nil {
-		return item{}, e.Err
+		return Item{}, e.Err
 	}
 	k, registered := s.Kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
 	ok := registered
@@ -256,29 +258,29 @@ func (s *session) place(e manifestfile.Entry, namespace string) (item, error) {
 	}
 	if !ok {
 		o := e.Object
-		return item{}, fmt.Errorf("%s: %s %q: the kind %s %s is not registered in realm %q; register it with an object of kind Kind (apiVersion coppice.dev/v1), see docs/kinds.md; `coppice get kinds` shows those that are",
-			e.At, o.GetKind(), cmp.Or(o.GetMetadata().GetName(), o.GetMetadata().GetGenerateName()), o.GetApiVersion(), o.GetKind(), s.realm)
+		return Item{}, fmt.Errorf("%s: %s %q: the kind %s %s is not registered in realm %q; register it with an object of kind Kind (apiVersion coppice.dev/v1), see docs/kinds.md; `coppice get kinds` shows those that are",
+			e.At, o.GetKind(), cmp.Or(o.GetMetadata().GetName(), o.GetMetadata().GetGenerateName()), o.GetApiVersion(), o.GetKind(), s.Realm)
 	}
-	i := item{Entry: e, kind: k, unregistered: !registered}
+	i := Item{Entry: e, Kind: k, Unregistered: !registered}
 	if k.Namespaced() {
-		i.namespace = cmp.Or(e.Object.GetMetadata().GetNamespace(), namespace)
-		e.Object.Metadata.Namespace = i.namespace
+		i.Namespace = cmp.Or(e.Object.GetMetadata().GetNamespace(), namespace)
+		e.Object.Metadata.Namespace = i.Namespace
 	}
-	if i.unregistered {
+	if i.Unregistered {
 		return i, i.checkVersion() // as the server would
 	}
 	return i, nil
 }
 
-// placeNamed is place for an object that must have a name and a version that exists.
-func (s *session) placeNamed(e manifestfile.Entry, namespace string) (item, error) {
-	i, err := s.place(e, namespace)
+// PlaceNamed is Place for an object that must have a name and a version that exists.
+func (s *Session) PlaceNamed(e manifestfile.Entry, namespace string) (Item, error) {
+	i, err := s.Place(e, namespace)
 	switch {
 	case err != nil:
 	case e.Object.GetMetadata().GetName() == "":
 		err = fmt.Errorf("%s: metadata.name is missing: it cannot be said which object is meant", e.At)
-	case i.kind.Namespaced() && i.namespace == "":
-		err = fmt.Errorf("%s: %s names no namespace, and with -A it gets none: write metadata.namespace, or name the namespace with -n instead of -A", e.At, console.Printable(i.key()))
+	case i.Kind.Namespaced() && i.Namespace == "":
+		err = fmt.Errorf("%s: %s names no namespace, and with -A it gets none: write metadata.namespace, or name the namespace with -n instead of -A", e.At, console.Printable(i.Key()))
 	default:
 		err = i.checkVersion()
 	}
@@ -287,46 +289,46 @@ func (s *session) placeNamed(e manifestfile.Entry, namespace string) (item, erro
 
 // checkVersion returns an error if the kind does not serve the version that the manifest names.
 // Requests that name the object alone do not send the version.
-func (i item) checkVersion() error {
+func (i Item) checkVersion() error {
 	_, version, found := strings.Cut(i.Object.GetApiVersion(), "/")
 	if !found {
 		version = i.Object.GetApiVersion()
 	}
 	var names []string
-	for _, v := range i.kind.Versions {
+	for _, v := range i.Kind.Versions {
 		if v.Name == version {
 			return nil
 		}
 		names = append(names, v.Name)
 	}
-	return fmt.Errorf("%s: %s has no version %q; it has %s", i.At, client.ResourceOf(i.kind), version, strings.Join(names, ", "))
+	return fmt.Errorf("%s: %s has no version %q; it has %s", i.At, client.ResourceOf(i.Kind), version, strings.Join(names, ", "))
 }
 
-// key is the object as people write it.
-func (i item) key() string {
+// Key is the object as people write it.
+func (i Item) Key() string {
 	m := i.Object.GetMetadata()
-	return printing.Key(i.kind, cmp.Or(m.GetName(), m.GetGenerateName()))
+	return printing.Key(i.Kind, cmp.Or(m.GetName(), m.GetGenerateName()))
 }
 
-// failed returns the error of a request for the object, with its place in the file, and with its
+// Failed returns the error of a request for the object, with its place in the file, and with its
 // key if the error does not name the object.
-func (i item) failed(err error) error {
+func (i Item) Failed(err error) error {
 	var e *client.Error
 	if errors.As(err, &e) && e.Resource == "" {
-		return fmt.Errorf("%s: %s: %w", i.At, i.key(), err)
+		return fmt.Errorf("%s: %s: %w", i.At, i.Key(), err)
 	}
 	return fmt.Errorf("%s: %w", i.At, err)
 }
 
-// registers reports whether the object registers a kind.
-func registers(e manifestfile.Entry) bool {
+// Registers reports whether the object registers a kind.
+func Registers(e manifestfile.Entry) bool {
 	o := e.Object
 	return o != nil && o.GetKind() == "Kind" && strings.HasPrefix(o.GetApiVersion(), client.KindsResource.Group+"/")
 }
 
 // registration returns the kind that an object registers.
 func registration(e manifestfile.Entry) (k client.Kind, ok bool) {
-	ok = registers(e) && json.Unmarshal(e.Object.GetSpec(), &k) == nil
+	ok = Registers(e) && json.Unmarshal(e.Object.GetSpec(), &k) == nil
 	return k, ok
 }
 
@@ -340,31 +342,31 @@ func kindAmong(kinds []client.Kind, o *client.Object) (client.Kind, bool) {
 	return client.Kind{}, false
 }
 
-// learn has later objects of a dry run placed as if the object, if it registers a kind, had been
+// LearnKind has later objects of a dry run placed as if the object, if it registers a kind, had been
 // written.
-func (s *session) learn(e manifestfile.Entry) {
+func (s *Session) LearnKind(e manifestfile.Entry) {
 	if k, ok := registration(e); ok {
 		s.planned = append(s.planned, k)
 	}
 }
 
-// relearn learns the kinds again, after one was registered.
-func (s *session) relearn(ctx context.Context) (err error) {
-	kinds, err := s.c.Kinds(ctx)
+// ReadKinds reads the kinds again, after one was registered.
+func (s *Session) ReadKinds(ctx context.Context) (err error) {
+	kinds, err := s.Client.Kinds(ctx)
 	if err == nil {
 		s.Kinds = kinds
 	}
 	return err
 }
 
-// relearnAt reads the kinds at a revision or a later one: the reader of the log may be ahead
+// ReadKindsAt reads the kinds at a revision or a later one: the reader of the log may be ahead
 // of the replica that answers.
-func (s *session) relearnAt(ctx context.Context, revision uint64) error {
+func (s *Session) ReadKindsAt(ctx context.Context, revision uint64) error {
 	if err := poll.Until(ctx, func() (bool, error) {
-		page, err := s.c.Resource(client.KindsResource, "").ListPage(ctx, client.Limit(1))
+		page, err := s.Client.Resource(client.KindsResource, "").ListPage(ctx, client.Limit(1))
 		return page.Revision >= revision, err
 	}); err != nil {
 		return err
 	}
-	return s.relearn(ctx)
+	return s.ReadKinds(ctx)
 }

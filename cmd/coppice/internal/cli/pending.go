@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ var pendingNames = map[string]string{
 	"drain":     "namespaces and kinds that are drained",
 }
 
-// pendingText lists the pending work that pendingNames has.
-func pendingText(status *client.Status) string {
+// PendingText lists the pending work that pendingNames has.
+func PendingText(status *client.Status) string {
 	var parts []string
 	for _, w := range status.GetPending() {
 		if name, ok := pendingNames[w.GetType()]; ok {

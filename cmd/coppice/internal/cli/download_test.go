@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func TestDownload(t *testing.T) {
 		"/short":     "unexpected EOF",
 		"/none.yaml": "/none.yaml: the server replied 404 Not Found",
 	} {
-		entries, err := (&session{}).read(t.Context(), server.URL+path)
+		entries, err := (&Session{}).ReadManifests(t.Context(), server.URL+path)
 		switch {
 		case want == "":
 			if err != nil || len(entries) != 1 || entries[0].At.File != server.URL+path {
@@ -82,7 +82,7 @@ func TestReadInterrupted(t *testing.T) {
 	t.Cleanup(func() { _ = input.Close() })
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	if _, err := (&session{app: &app{stdin: waiting}}).read(ctx, stdin); !errors.Is(err, context.Canceled) {
+	if _, err := (&Session{App: &App{Stdin: waiting}}).ReadManifests(ctx, stdin); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"regexp"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+)
+
+// App is what all commands share: the streams, the connection, and the flags that say what is read.
+type App struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Dial           dial.Config // how to connect to NATS
+	// Realm is empty for commands about all realms.
+	Realm, actor string
+	// GivenNamespace is the namespace that --namespace names; "" if it was not given.
+	GivenNamespace string
+	// Offline is the directory of a recording that is read instead of a realm; "" for none.
+	Offline string
+	// At is the point of the past that is read; "" for the present.
+	At string
+	// ending is called when the connection of a session is closed; nil for nothing.
+	ending  func() error
+	Verbose bool
+	Clock   func() time.Time // returns the time
+	// Terminal is true if stdout is a terminal.
+	Terminal bool
+}
+
+// NewClient connects as a person or a script does. The connection must be closed.
+func (a *App) NewClient(ctx context.Context, opts ...client.Option) (*client.Client, *nats.Conn, error) {
+	if err := a.Dial.Complete(); err != nil {
+		return nil, nil, err
+	}
+	if a.Offline != "" {
+		return a.offlineClient()
+	}
+	if a.Realm != "" { // it is empty for commands about all realms
+		if err := bus.CheckRealm(a.Realm); err != nil {
+			return nil, nil, err
+		}
+	}
+	actor := a.actor
+	if actor == "" {
+		var err error
+		if actor, err = a.defaultActor(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := bus.CheckActor(actor); err != nil {
+		return nil, nil, err
+	}
+	a.Dial.Actor = actor
+	nc, err := a.Dial.Client(ctx, "coppice")
+	if err != nil {
+		return nil, nil, err
+	}
+	opts = append([]client.Option{
+		client.WithRealm(a.Realm), client.WithActor(actor), client.WithTimeout(a.Dial.Timeout), client.WithRetryTimeout(a.Dial.Timeout),
+	}, opts...)
+	return client.New(nc, opts...), nc, nil
+}
+
+// defaultActor is the NATS user, whose permissions pin the actor, or else the
+// user of this machine.
+func (a *App) defaultActor() (string, error) {
+	name, err := a.Dial.UserName()
+	if err != nil || name != "" {
+		return name, err
+	}
+	if a.Dial.NKey != "" {
+		return "", errors.New("the user of an nkey is not known: name the user's actor with --actor, and its inbox with --inbox-prefix unless that is _INBOX.<actor>")
+	}
+	if u, err := user.Current(); err == nil {
+		if name := regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(u.Username, "-"); name != "" {
+			return name, nil
+		}
+	}
+	return "coppice", nil
+}
+
+// ClientFlags adds the flags of commands that talk to a realm. A command that has its own
+// flag with the name of a connection flag must add it before it calls ClientFlags.
+func (a *App) ClientFlags(c *cobra.Command) {
+	connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
+	a.Dial.Flags(connection)
+	c.Flags().AddFlagSet(connection)
+	realm := os.Getenv("COPPICE_REALM")
+	if realm == "" {
+		realm = bus.DefaultRealm
+	}
+	c.Flags().StringVar(&a.Realm, "realm", realm, "realm ($COPPICE_REALM)")
+	a.ActorFlag(c)
+}
+
+// ActorFlag adds --actor.
+func (a *App) ActorFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.actor, "actor", os.Getenv("COPPICE_ACTOR"), "name under which the log records what is done ($COPPICE_ACTOR; default: the user)")
+}
+
+// Logger logs for people: to stderr, in text.
+func (a *App) Logger() *slog.Logger { return a.LoggerAt(slog.LevelInfo) }
+
+// QuietLogger logs what a person should look at.
+func (a *App) QuietLogger() *slog.Logger { return a.LoggerAt(slog.LevelWarn) }
+
+// LoggerAt logs from a level on; with --verbose, everything.
+func (a *App) LoggerAt(level slog.Level) *slog.Logger {
+	if a.Verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// Columns is how wide the terminal is, zero if that is not known.
+func (a *App) Columns() int {
+	f, ok := a.Stdout.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// Ink colours the output of commands.
+func (a *App) Ink() console.Ink { return console.NewInk(a.Terminal) }
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
