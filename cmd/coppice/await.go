@@ -31,12 +31,6 @@ type removal struct {
 	before    string // the line of the last look
 }
 
-// The time between two looks: at least lookEvery, and lookShares times what a look takes.
-const (
-	lookEvery  = 50 * time.Millisecond
-	lookShares = 4
-)
-
 // blockersListed is how many blocked objects are named.
 const blockersListed = 3
 
@@ -48,6 +42,11 @@ func awaitRemoval(ctx context.Context, s *cli.Session, uids []string, truncated 
 		r.more = "+"
 	}
 	return r.await(ctx, timeout)
+}
+
+// awaitOthers waits for the objects with these uids to be gone, which this command does not delete. A timeout of 0 is none.
+func awaitOthers(ctx context.Context, s *cli.Session, uids []string, timeout time.Duration) error {
+	return (&removal{Session: s, remaining: uids}).await(ctx, timeout)
 }
 
 // await waits for the objects to be gone. A timeout of 0 is none.
@@ -80,7 +79,7 @@ func (r *removal) await(ctx context.Context, timeout time.Duration) error {
 		case <-limited.Done():
 			r.newline()
 			return r.ended(ctx, timeout)
-		case <-time.After(max(lookEvery, lookShares*r.Clock().Sub(start))):
+		case <-r.NextLook(start):
 		}
 	}
 }

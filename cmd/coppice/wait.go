@@ -106,7 +106,7 @@ func waitDeleted(ctx context.Context, s *cli.Session, args []string, f waitFlags
 	if f.timeout == 0 {
 		return errors.Join(remaining...)
 	}
-	return (&removal{Session: s, remaining: uids}).await(ctx, f.timeout)
+	return awaitOthers(ctx, s, uids, f.timeout)
 }
 
 // noLimit is a timeout that does not pass.
@@ -152,7 +152,7 @@ func waitIdle(ctx context.Context, s *cli.Session, timeout time.Duration) error 
 				return errors.New("interrupted")
 			}
 			return fmt.Errorf("not idle after %s: %s", timeout, waiting)
-		case <-time.After(max(lookEvery, lookShares*s.Clock().Sub(start))):
+		case <-s.NextLook(start):
 		}
 	}
 }

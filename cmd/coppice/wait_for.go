@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
@@ -239,7 +238,7 @@ func lookUntil(ctx context.Context, s *cli.Session, once bool, look func() (bool
 				return errTimedOut
 			}
 			return ctx.Err()
-		case <-time.After(max(lookEvery, lookShares*s.Clock().Sub(start))):
+		case <-s.NextLook(start):
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -118,4 +119,15 @@ func (s *Session) Objects(k client.Kind, namespace string) client.ResourceClient
 		namespace = ""
 	}
 	return s.Client.Resource(client.ResourceOf(k), namespace)
+}
+
+// The time between two looks: at least lookEvery, and lookShares times what a look takes.
+const (
+	lookEvery  = 50 * time.Millisecond
+	lookShares = 4
+)
+
+// NextLook returns a channel that says when a command that waits looks again. start is when its last look began.
+func (a *App) NextLook(start time.Time) <-chan time.Time {
+	return time.After(max(lookEvery, lookShares*a.Clock().Sub(start)))
 }
