@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
 )
 
 // commands are all commands. Help sorts those of a group by name.
@@ -23,9 +24,9 @@ func commands(a *cli.App) []*cobra.Command {
 		protectCommand(a),
 		unprotectCommand(a),
 		diffCommand(a),
-		deleteCommand(a),
-		undoCommand(a),
-		planCommand(a),
+		deletion.DeleteCommand(a),
+		deletion.RestoreCommand(a),
+		deletion.PlanCommand(a),
 		getCommand(a),
 		describeCommand(a),
 		explainCommand(a),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -106,7 +107,7 @@ func waitDeleted(ctx context.Context, s *cli.Session, args []string, f waitFlags
 	if f.timeout == 0 {
 		return errors.Join(remaining...)
 	}
-	return awaitOthers(ctx, s, uids, f.timeout)
+	return deletion.Await(ctx, s, uids, f.timeout)
 }
 
 // noLimit is a timeout that does not pass.

@@ -1,4 +1,4 @@
-package main
+package deletion
 
 import (
 	"cmp"
@@ -44,8 +44,8 @@ func awaitRemoval(ctx context.Context, s *cli.Session, uids []string, truncated 
 	return r.await(ctx, timeout)
 }
 
-// awaitOthers waits for the objects with these uids to be gone, which this command does not delete. A timeout of 0 is none.
-func awaitOthers(ctx context.Context, s *cli.Session, uids []string, timeout time.Duration) error {
+// Await waits for the objects with these uids to be gone, which this command does not delete. A timeout of 0 is none.
+func Await(ctx context.Context, s *cli.Session, uids []string, timeout time.Duration) error {
 	return (&removal{Session: s, remaining: uids}).await(ctx, timeout)
 }
 

@@ -1,4 +1,4 @@
-package main
+package deletion
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 )
 
-type undoFlags struct {
+type restoreFlags struct {
 	restore.Options
 	cascade uint64
 	dryRun  bool
@@ -23,7 +23,7 @@ type undoFlags struct {
 }
 
 // expiry reads --expires.
-func (f *undoFlags) expiry(now time.Time) (*time.Time, error) {
+func (f *restoreFlags) expiry(now time.Time) (*time.Time, error) {
 	switch f.expires {
 	case "":
 		return nil, nil //nolint:nilnil // it is not said
@@ -40,8 +40,9 @@ func (f *undoFlags) expiry(now time.Time) (*time.Time, error) {
 	return &at, nil
 }
 
-func undoCommand(a *cli.App) *cobra.Command {
-	var f undoFlags
+// RestoreCommand returns the command `coppice restore`.
+func RestoreCommand(a *cli.App) *cobra.Command {
+	var f restoreFlags
 	c := &cobra.Command{
 		Use:     "restore --cascade-of REVISION | UID...",
 		GroupID: "objects",
@@ -82,7 +83,7 @@ have.`,
 // maxRefusals is the number of refusals that are shown.
 const maxRefusals = 20
 
-func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f undoFlags) error {
+func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f restoreFlags) error {
 	if (f.cascade == 0) == (len(uids) == 0) {
 		return cli.UsageErrorf("name the deletion with --cascade-of REVISION, or the objects by their uids")
 	}

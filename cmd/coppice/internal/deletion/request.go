@@ -1,4 +1,4 @@
-package main
+package deletion
 
 import (
 	"context"
@@ -94,9 +94,9 @@ func makePlan(ctx context.Context, s *cli.Session, r *plan.Request) (*client.Pla
 	return s.Client.PlanDeletions(ctx, r.Parts, client.MinRevision(revision))
 }
 
-// requestNamed makes a request of the objects that victims name, and of those that the selectors match. With
+// requestMatching makes a request of the objects that victims name, and of those that the selectors match. With
 // --ignore-not-found it leaves out those that do not exist. It ends when there are too many for a request.
-func requestNamed(ctx context.Context, s *cli.Session, victims []victim, f deleteFlags) (*plan.Request, error) {
+func requestMatching(ctx context.Context, s *cli.Session, victims []victim, f deleteFlags) (*plan.Request, error) {
 	f.Uninitialized = true
 	r := &plan.Request{}
 	for _, v := range victims {

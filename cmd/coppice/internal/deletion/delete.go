@@ -1,4 +1,4 @@
-package main
+package deletion
 
 import (
 	"cmp"
@@ -40,7 +40,8 @@ type deleteFlags struct {
 	output         string
 }
 
-func deleteCommand(a *cli.App) *cobra.Command {
+// DeleteCommand returns the command `coppice delete`.
+func DeleteCommand(a *cli.App) *cobra.Command {
 	var f deleteFlags
 	var c *cobra.Command
 	c = &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package deletion
 
 import (
 	"cmp"
@@ -27,7 +27,8 @@ type planFlags struct {
 	with   string // a plan file whose deletions are planned as well
 }
 
-func planCommand(a *cli.App) *cobra.Command {
+// PlanCommand returns the command `coppice plan`.
+func PlanCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "plan",
 		GroupID: "objects",
@@ -99,7 +100,7 @@ func planDeletion(ctx context.Context, s *cli.Session, args []string, f planFlag
 	if f.out != "" && s.At != "" {
 		return cli.UsageErrorf("--out does not go with --at: the past cannot be changed")
 	}
-	r, err := requestNamed(ctx, s, victims, f.deleteFlags)
+	r, err := requestMatching(ctx, s, victims, f.deleteFlags)
 	switch {
 	case err != nil:
 		return err
