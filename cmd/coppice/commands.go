@@ -5,6 +5,7 @@ import (
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/write"
 )
 
 // commands are all commands. Help sorts those of a group by name.
@@ -12,18 +13,18 @@ func commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		demoCommand(a),
 		upCommand(a),
-		importCommand(a),
+		write.ImportCommand(a),
 
-		applyCommand(a),
-		createCommand(a),
-		replaceCommand(a),
-		patchCommand(a),
-		labelCommand(a),
-		annotateCommand(a),
-		editCommand(a),
-		protectCommand(a),
-		unprotectCommand(a),
-		diffCommand(a),
+		write.ApplyCommand(a),
+		write.CreateCommand(a),
+		write.ReplaceCommand(a),
+		write.PatchCommand(a),
+		write.LabelCommand(a),
+		write.AnnotateCommand(a),
+		write.EditCommand(a),
+		write.ProtectCommand(a),
+		write.UnprotectCommand(a),
+		write.DiffCommand(a),
 		deletion.DeleteCommand(a),
 		deletion.RestoreCommand(a),
 		deletion.PlanCommand(a),

@@ -1,4 +1,4 @@
-package main
+package write
 
 import (
 	"bytes"
@@ -18,7 +18,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func diffCommand(a *cli.App) *cobra.Command {
+// DiffCommand returns the command `coppice diff`.
+func DiffCommand(a *cli.App) *cobra.Command {
 	var f cli.FileFlags
 	var namespace string
 	c := &cobra.Command{

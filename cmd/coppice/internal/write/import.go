@@ -1,4 +1,4 @@
-package main
+package write
 
 import (
 	"context"
@@ -22,7 +22,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func importCommand(a *cli.App) *cobra.Command {
+// ImportCommand returns the command `coppice import`.
+func ImportCommand(a *cli.App) *cobra.Command {
 	var f writeFlags
 	c := &cobra.Command{
 		Use:     "import -f FILE",

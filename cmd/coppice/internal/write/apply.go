@@ -1,4 +1,4 @@
-package main
+package write
 
 import (
 	"context"
@@ -26,7 +26,8 @@ func (f *writeFlags) flags(c *cobra.Command) {
 	cli.DryRunFlag(c, &f.dryRun)
 }
 
-func applyCommand(a *cli.App) *cobra.Command {
+// ApplyCommand returns the command `coppice apply`.
+func ApplyCommand(a *cli.App) *cobra.Command {
 	var across bool
 	c := writeCommand(a, &cobra.Command{
 		Use:     "apply -f FILE",
@@ -78,7 +79,8 @@ applyacross, which operators have.`,
 	return c
 }
 
-func createCommand(a *cli.App) *cobra.Command {
+// CreateCommand returns the command `coppice create`.
+func CreateCommand(a *cli.App) *cobra.Command {
 	return writeCommand(a, &cobra.Command{
 		Use:     "create -f FILE",
 		GroupID: "objects",
@@ -96,7 +98,8 @@ timestamps and status of a manifest are ignored.`,
 	})
 }
 
-func replaceCommand(a *cli.App) *cobra.Command {
+// ReplaceCommand returns the command `coppice replace`.
+func ReplaceCommand(a *cli.App) *cobra.Command {
 	return writeCommand(a, &cobra.Command{
 		Use:     "replace -f FILE",
 		GroupID: "objects",

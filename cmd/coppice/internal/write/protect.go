@@ -1,4 +1,4 @@
-package main
+package write
 
 import (
 	"context"
@@ -18,7 +18,8 @@ type protectFlags struct {
 	reason string
 }
 
-func protectCommand(a *cli.App) *cobra.Command {
+// ProtectCommand returns the command `coppice protect`.
+func ProtectCommand(a *cli.App) *cobra.Command {
 	var f protectFlags
 	c := &cobra.Command{
 		Use:     "protect TYPE NAME... | TYPE/NAME... --reason REASON",
@@ -45,7 +46,8 @@ verb protect, which operators have.`,
 	return c
 }
 
-func unprotectCommand(a *cli.App) *cobra.Command {
+// UnprotectCommand returns the command `coppice unprotect`.
+func UnprotectCommand(a *cli.App) *cobra.Command {
 	var f protectFlags
 	c := &cobra.Command{
 		Use:     "unprotect TYPE NAME... | TYPE/NAME... --reason REASON",

@@ -1,4 +1,4 @@
-package main
+package write
 
 import (
 	"context"
@@ -41,11 +41,13 @@ type labelFlags struct {
 	version   uint64
 }
 
-func labelCommand(a *cli.App) *cobra.Command {
+// LabelCommand returns the command `coppice label`.
+func LabelCommand(a *cli.App) *cobra.Command {
 	return pairsCommand(a, labelPairs, "  coppice label pods web-1 -n shop tier=front\n  coppice label pods -l app=web -n shop tier- --dry-run=server")
 }
 
-func annotateCommand(a *cli.App) *cobra.Command {
+// AnnotateCommand returns the command `coppice annotate`.
+func AnnotateCommand(a *cli.App) *cobra.Command {
 	return pairsCommand(a, annotationPairs, "  coppice annotate deploy/web -n shop example.com/owner=ana")
 }
 

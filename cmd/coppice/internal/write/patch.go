@@ -1,4 +1,4 @@
-package main
+package write
 
 import (
 	"context"
@@ -74,7 +74,8 @@ type patchFlags struct {
 	patch, file, typ string
 }
 
-func patchCommand(a *cli.App) *cobra.Command {
+// PatchCommand returns the command `coppice patch`.
+func PatchCommand(a *cli.App) *cobra.Command {
 	var f patchFlags
 	c := &cobra.Command{
 		Use:     "patch TYPE NAME... | TYPE/NAME... | -f FILE -p PATCH",

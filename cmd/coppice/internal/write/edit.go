@@ -1,4 +1,4 @@
-package main
+package write
 
 import (
 	"bytes"
@@ -19,7 +19,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func editCommand(a *cli.App) *cobra.Command {
+// EditCommand returns the command `coppice edit`.
+func EditCommand(a *cli.App) *cobra.Command {
 	var w cli.Where
 	c := &cobra.Command{
 		Use:     "edit TYPE NAME | TYPE/NAME",
