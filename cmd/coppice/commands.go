@@ -5,6 +5,7 @@ import (
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/write"
 )
 
@@ -44,7 +45,7 @@ func commands(a *cli.App) []*cobra.Command {
 		replayCommand(a),
 		logCommand(a),
 		archiveCommand(a),
-		realmCommand(a),
+		realm.Command(a),
 		secretCommand(a),
 		parkedCommand(a),
 		brakeCommand(a),

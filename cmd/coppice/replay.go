@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/services/graph/continuation"
 	"github.com/coppice-gc/coppice/services/graph/recording"
@@ -19,7 +20,7 @@ import (
 )
 
 type replayFlags struct {
-	beginFlags
+	realm.BeginFlags
 	offline string
 	realm   string
 	whatIf  string
@@ -61,7 +62,7 @@ checksums that chain its commits, not by a key.`,
   coppice get deployments -A --offline shop`,
 		Args: cobra.ExactArgs(1),
 	}
-	f.add(a, c)
+	f.Add(a, c)
 	c.Flags().StringVar(&f.offline, "offline", "", "replay into this directory, which must be empty or not exist")
 	c.Flags().StringVar(&f.whatIf, "what-if", "", "report what would be different under the realm settings and kinds in this file")
 	c.Flags().StringVarP(&f.output, "output", "o", cli.FormatText, "text or json, with --what-if")
@@ -69,7 +70,7 @@ checksums that chain its commits, not by a key.`,
 	c.Flags().StringVar(&f.realm, "realm", "", "create a realm with this name, which must not have a log yet")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return usable(func(ctx context.Context, args []string) error {
-			if err := f.check(c); err != nil {
+			if err := f.Check(c); err != nil {
 				return cli.UsageErrorf("%w", err)
 			}
 			switch {
@@ -110,22 +111,22 @@ func replayRealm(ctx context.Context, a *cli.App, file string, f replayFlags) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if f.data == "" && f.archive == "" {
+	if f.Data == "" && f.Archive == "" {
 		return cli.UsageErrorf("name the archive of the graph services that will serve the realm with --archive URL, or --data DIR of 'coppice up'")
 	}
-	t, err := f.target(ctx, a, f.realm)
-	defer t.close()
+	t, err := f.Target(ctx, a, f.realm)
+	defer t.Close()
 	if err != nil {
 		return err
 	}
-	if err := continuation.CheckNew(ctx, t.nc, f.realm); err != nil {
+	if err := continuation.CheckNew(ctx, t.Conn, f.realm); err != nil {
 		return err
 	}
-	c, err := f.config(ctx, t, f.realm, "")
+	c, err := f.Config(ctx, t, f.realm, "")
 	if err != nil {
 		return err
 	}
-	dir, err := f.mkdirTemp("coppice-replay-")
+	dir, err := f.MkdirTemp("coppice-replay-")
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func replayRealm(ctx context.Context, a *cli.App, file string, f replayFlags) (e
 	case err != nil:
 		return unusable(file, err)
 	}
-	return writeBegun(a, begun, c, "replayed", file)
+	return realm.WriteBegun(a, begun, c, "replayed", file)
 }
 
 // replayOffline replays a recording into a directory.

@@ -1,4 +1,4 @@
-package main
+package realm
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func inRealm(a *cli.App, do func(ctx context.Context, s *cli.Session, args []str
 	}
 }
 
-func realmListCommand(a *cli.App) *cobra.Command {
+func listCommand(a *cli.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "list",
@@ -101,7 +101,7 @@ func orNone(text string) string {
 	return text
 }
 
-func realmDescribeCommand(a *cli.App) *cobra.Command {
+func describeCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe NAME",
 		Short: "Show a realm: its writer, its settings, its pending work",

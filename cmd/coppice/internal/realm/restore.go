@@ -1,4 +1,4 @@
-package main
+package realm
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -24,13 +23,13 @@ import (
 )
 
 type restoreFlags struct {
-	beginFlags
+	BeginFlags
 	from string
 	id   string
 	to   uint64
 }
 
-func realmRestoreCommand(a *cli.App) *cobra.Command {
+func restoreCommand(a *cli.App) *cobra.Command {
 	var f restoreFlags
 	c := &cobra.Command{
 		Use:   "restore NAME --from URL",
@@ -59,13 +58,13 @@ directory archive in it.`,
 			if c.Flags().Changed("to") && f.to == 0 {
 				return cli.NewUsageError(c, errors.New("--to 0: commits are numbered from 1 on; without --to the last one is restored"))
 			}
-			if err := f.check(c); err != nil {
+			if err := f.Check(c); err != nil {
 				return cli.NewUsageError(c, err)
 			}
 			return cli.WithCommand(c, restoreRealm(c.Context(), a, args[0], f))
 		},
 	}
-	f.add(a, c)
+	f.Add(a, c)
 	c.Flags().StringVar(&f.from, "from", "", "URL of the archive from which to restore: file:///dir, nats://bucket or s3://bucket/prefix?endpoint=URL")
 	c.Flags().StringVar(&f.id, "id", "", "id of the realm to restore, if the archive has several: see 'coppice archive ls'")
 	c.Flags().Uint64Var(&f.to, "to", 0, "last commit to restore (default: the last one of the archive)")
@@ -84,12 +83,12 @@ func restoreRealm(ctx context.Context, a *cli.App, realm string, f restoreFlags)
 			return err
 		}
 	}
-	t, err := f.target(ctx, a, realm)
-	defer t.close()
+	t, err := f.Target(ctx, a, realm)
+	defer t.Close()
 	if err != nil {
 		return err
 	}
-	if err := continuation.CheckNew(ctx, t.nc, realm); err != nil {
+	if err := continuation.CheckNew(ctx, t.Conn, realm); err != nil {
 		return err
 	}
 	if archived == nil {
@@ -97,11 +96,11 @@ func restoreRealm(ctx context.Context, a *cli.App, realm string, f restoreFlags)
 			return err
 		}
 	}
-	c, err := f.config(ctx, t, realm, f.from)
+	c, err := f.Config(ctx, t, realm, f.from)
 	if err != nil {
 		return err
 	}
-	dir, err := f.mkdirTemp("coppice-restore-")
+	dir, err := f.MkdirTemp("coppice-restore-")
 	if err != nil {
 		return err
 	}
@@ -144,16 +143,7 @@ func restoreIn(ctx context.Context, a *cli.App, dir string, from *archivestate.A
 	if err != nil {
 		return err
 	}
-	return writeBegun(a, begun, c, "restored", from.Store.String())
-}
-
-// writeBegun says that a realm was restored or replayed from something, and what to do next.
-func writeBegun(a *cli.App, b continuation.Begun, c continuation.Config, verb, from string) error {
-	_, err := fmt.Fprintf(a.Stdout, "realm %s: %s %s at revision %d from %s, commit %d of realm id %x\n"+
-		"its id is %x, and it is paused; its revisions continue at %d, and its graph services need the archive %s\nlook at it, then run: coppice realm resume %s\n",
-		c.Realm, verb, console.Count(b.Objects, "object"), b.Revision, from, b.Origin.Sequence, b.Origin.RealmID,
-		b.RealmID, b.Continues, c.Archive, c.Realm)
-	return err
+	return WriteBegun(a, begun, c, "restored", from.Store.String())
 }
 
 // realmIn returns the id of the realm to restore: the one that is named, or the only one of the

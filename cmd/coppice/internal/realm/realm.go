@@ -1,4 +1,4 @@
-package main
+package realm
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 )
 
-func realmCommand(a *cli.App) *cobra.Command {
+// Command returns the command `coppice realm` with its sub-commands.
+func Command(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "realm",
 		GroupID: "operate",
@@ -26,7 +27,7 @@ operators have.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, sub := range []*cobra.Command{
-		realmCreateCommand(a), realmListCommand(a), realmDescribeCommand(a), realmSetCommand(a), realmResumeCommand(a), realmDeleteCommand(a),
+		createCommand(a), listCommand(a), describeCommand(a), setCommand(a), resumeCommand(a), deleteCommand(a),
 	} {
 		connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
 		a.Dial.Flags(connection)
@@ -37,11 +38,11 @@ operators have.`,
 		}
 		c.AddCommand(sub)
 	}
-	c.AddCommand(realmRestoreCommand(a))
+	c.AddCommand(restoreCommand(a))
 	return c
 }
 
-func realmResumeCommand(a *cli.App) *cobra.Command {
+func resumeCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
 		Short: "End the pause of a realm that was restored or replayed",

@@ -1,4 +1,4 @@
-package main
+package realm
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func realmCreateCommand(a *cli.App) *cobra.Command {
+func createCommand(a *cli.App) *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "create NAME",
@@ -54,7 +54,7 @@ func createRealm(ctx context.Context, s *cli.Session, name string, timeout time.
 	return err
 }
 
-func realmDeleteCommand(a *cli.App) *cobra.Command {
+func deleteCommand(a *cli.App) *cobra.Command {
 	var confirm string
 	var withoutArchive bool
 	var timeout time.Duration
@@ -152,7 +152,7 @@ func waitUntil(ctx context.Context, s *cli.Session, timeout time.Duration, done 
 	}
 }
 
-func realmSetCommand(a *cli.App) *cobra.Command {
+func setCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set NAME SETTING=VALUE... SETTING-...",
 		Short: "Change settings of a realm; SETTING- returns to the default",
