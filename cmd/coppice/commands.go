@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/archives"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
@@ -44,7 +45,7 @@ func commands(a *cli.App) []*cobra.Command {
 		recordCommand(a),
 		replayCommand(a),
 		logCommand(a),
-		archiveCommand(a),
+		archives.Command(a),
 		realm.Command(a),
 		secretCommand(a),
 		parkedCommand(a),

@@ -1,4 +1,4 @@
-package main
+package archives
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type pruneFlags struct {
 	dryRun        bool
 }
 
-func archivePruneCommand(a *cli.App) *cobra.Command {
+func pruneCommand(a *cli.App) *cobra.Command {
 	var f pruneFlags
 	c := &cobra.Command{
 		Use:   "prune URL --retention SIZE,AGE",

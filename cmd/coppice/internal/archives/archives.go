@@ -1,4 +1,4 @@
-package main
+package archives
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
 )
 
-func archiveCommand(a *cli.App) *cobra.Command {
+// Command returns the command `coppice archive` with its sub-commands.
+func Command(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "archive",
 		GroupID: "operate",
@@ -68,7 +69,7 @@ is created if there is none; a bucket of S3 must exist.`,
 				return o.copy(ctx, args[0], args[1])
 			}),
 		},
-		archivePruneCommand(a),
+		pruneCommand(a),
 	} {
 		a.Dial.Flags(sub.Flags())
 		c.AddCommand(sub)
