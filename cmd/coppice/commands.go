@@ -7,6 +7,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/recordings"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/write"
 )
 
@@ -42,9 +43,9 @@ func commands(a *cli.App) []*cobra.Command {
 		waitCommand(a),
 		verifyCommand(a),
 		rebuildCommand(a),
-		recordCommand(a),
-		replayCommand(a),
-		logCommand(a),
+		recordings.RecordCommand(a),
+		recordings.ReplayCommand(a),
+		recordings.LogCommand(a),
 		archives.Command(a),
 		realm.Command(a),
 		secretCommand(a),

@@ -22,8 +22,8 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
-// recordings has the recorded command lines of kubectl, and their objects.
-const recordings = "../../internal/oracle/testdata/commands"
+// recordedCommands has the recorded command lines of kubectl, and their objects.
+const recordedCommands = "../../internal/oracle/testdata/commands"
 
 // The recorded command lines of kubectl do the same with coppice: they succeed or not, change the same objects, and print
 // the same objects, or the same text where -o asks for a format. testdata/kubectl.txt has what Coppice does where
@@ -33,7 +33,7 @@ func TestKubectl(t *testing.T) {
 	p := newPlayer(t)
 	differing := map[string]string{} // what Coppice does, by command line
 	same := map[string]bool{}
-	datadriven.Walk(t, recordings, func(t *testing.T, path string) {
+	datadriven.Walk(t, recordedCommands, func(t *testing.T, path string) {
 		t.Helper()
 		p.dir = t.TempDir()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -159,7 +159,7 @@ func newPlayer(t *testing.T) *player {
 		"NATS_URL=" + running.Server().URL(), "COPPICE_ACTOR=ana", "HOME=" + dir, "PATH=" + os.Getenv("PATH"), "NATS_TIMEOUT=" + testkit.Timeout.String(), "TMPDIR=" + dir,
 	}}
 	p.worker = startWorker(t, p.env)
-	entries, err := manifestfile.Read("objects", readFile(t, recordings+"-objects.yaml"))
+	entries, err := manifestfile.Read("objects", readFile(t, recordedCommands+"-objects.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func outputLines(output []byte) (list []string) {
 	return list
 }
 
-// recorded has what is known of a command line, as recordings have it.
+// recorded has what is known of a command line, as recordedCommands has it.
 func recorded(c oracle.CommandLine) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "$ coppice %s\nexit %d\n", c.Line, c.Code)

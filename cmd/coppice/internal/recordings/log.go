@@ -1,4 +1,4 @@
-package main
+package recordings
 
 import (
 	"bufio"
@@ -22,7 +22,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/segment"
 )
 
-func logCommand(a *cli.App) *cobra.Command {
+// LogCommand returns the command `coppice log`.
+func LogCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "log",
 		GroupID: "operate",

@@ -1,4 +1,4 @@
-package main
+package recordings
 
 import (
 	"context"
@@ -23,7 +23,8 @@ type recordFlags struct {
 	follow   bool
 }
 
-func recordCommand(a *cli.App) *cobra.Command {
+// RecordCommand returns the command `coppice record`.
+func RecordCommand(a *cli.App) *cobra.Command {
 	var f recordFlags
 	c := &cobra.Command{
 		Use:     "record --out FILE",

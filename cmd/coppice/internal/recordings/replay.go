@@ -1,4 +1,4 @@
-package main
+package recordings
 
 import (
 	"context"
@@ -27,7 +27,8 @@ type replayFlags struct {
 	output  string
 }
 
-func replayCommand(a *cli.App) *cobra.Command {
+// ReplayCommand returns the command `coppice replay`.
+func ReplayCommand(a *cli.App) *cobra.Command {
 	var f replayFlags
 	c := &cobra.Command{
 		Use:     "replay FILE",
