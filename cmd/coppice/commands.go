@@ -6,6 +6,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/archives"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/read"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/recordings"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/write"
@@ -31,16 +32,16 @@ func commands(a *cli.App) []*cobra.Command {
 		deletion.DeleteCommand(a),
 		deletion.RestoreCommand(a),
 		deletion.PlanCommand(a),
-		getCommand(a),
-		describeCommand(a),
-		explainCommand(a),
-		usesCommand(a),
-		usedByCommand(a),
-		treeCommand(a),
-		watchCommand(a),
+		read.GetCommand(a),
+		read.DescribeCommand(a),
+		read.ExplainCommand(a),
+		read.UsesCommand(a),
+		read.UsedByCommand(a),
+		read.TreeCommand(a),
+		read.WatchCommand(a),
 
-		eventsCommand(a),
-		waitCommand(a),
+		read.EventsCommand(a),
+		read.WaitCommand(a),
 		verifyCommand(a),
 		rebuildCommand(a),
 		recordings.RecordCommand(a),
@@ -53,7 +54,7 @@ func commands(a *cli.App) []*cobra.Command {
 		brakeCommand(a),
 		policyCommand(a),
 		finalizerCommand(a),
-		apiResourcesCommand(a),
+		read.APIResourcesCommand(a),
 		natsConfigCommand(a),
 		benchCommand(a),
 		versionCommand(a),

@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/read"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -184,8 +185,7 @@ func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 	if err != nil {
 		return err
 	}
-	at := treeFlags{Where: cli.Where{Namespace: r.namespace}}
-	if err := drawTree(ctx, d.Session, []string{"deploy/web"}, at); err != nil {
+	if err := read.Tree(ctx, d.Session, "deploy/web", r.namespace); err != nil {
 		return err
 	}
 	before := family["deployments.apps/web"]
@@ -208,7 +208,7 @@ func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 		if err := d.awaitLeft(ctx, r.namespace, r.waiting); err != nil {
 			return err
 		}
-		if err := drawTree(ctx, d.Session, []string{"deploy/web"}, at); err != nil {
+		if err := read.Tree(ctx, d.Session, "deploy/web", r.namespace); err != nil {
 			return err
 		}
 		if err := say(d.App, "bucket-controller is done\n"); err != nil {

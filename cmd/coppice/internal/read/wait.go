@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"context"
@@ -23,7 +23,8 @@ type waitFlags struct {
 	timeout time.Duration
 }
 
-func waitCommand(a *cli.App) *cobra.Command {
+// WaitCommand returns the command `coppice wait`.
+func WaitCommand(a *cli.App) *cobra.Command {
 	var f waitFlags
 	c := &cobra.Command{
 		Use:     "wait --idle | wait --for=CONDITION TYPE NAME... | TYPE/NAME...",

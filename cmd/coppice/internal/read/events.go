@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"context"
@@ -24,7 +24,8 @@ type eventsFlags struct {
 	output string
 }
 
-func eventsCommand(a *cli.App) *cobra.Command {
+// EventsCommand returns the command `coppice events`.
+func EventsCommand(a *cli.App) *cobra.Command {
 	var f eventsFlags
 	c := &cobra.Command{
 		Use:     "events [TYPE/NAME]",

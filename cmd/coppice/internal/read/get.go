@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"cmp"
@@ -29,7 +29,8 @@ type getFlags struct {
 	watchOnly      bool
 }
 
-func getCommand(a *cli.App) *cobra.Command {
+// GetCommand returns the command `coppice get`.
+func GetCommand(a *cli.App) *cobra.Command {
 	var f getFlags
 	c := &cobra.Command{
 		Use:     "get TYPE[,TYPE...] [NAME...] | TYPE/NAME... | -f FILE",

@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/explain"
 )
 
-func explainCommand(a *cli.App) *cobra.Command {
+// ExplainCommand returns the command `coppice explain`.
+func ExplainCommand(a *cli.App) *cobra.Command {
 	var w cli.Where
 	var output string
 	c := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"context"
@@ -20,7 +20,8 @@ type treeFlags struct {
 	uses bool
 }
 
-func treeCommand(a *cli.App) *cobra.Command {
+// TreeCommand returns the command `coppice tree`.
+func TreeCommand(a *cli.App) *cobra.Command {
 	var f treeFlags
 	c := &cobra.Command{
 		Use:     "tree TYPE/NAME",
@@ -61,6 +62,11 @@ func treeRoot(ctx context.Context, s *cli.Session, objects client.ResourceClient
 		return nil, nil, err
 	}
 	return reply.GetNodes()[0], nil, nil
+}
+
+// Tree draws an object of a namespace and its dependents, as `coppice tree` does.
+func Tree(ctx context.Context, s *cli.Session, object, namespace string) error {
+	return drawTree(ctx, s, []string{object}, treeFlags{Where: cli.Where{Namespace: namespace}})
 }
 
 func drawTree(ctx context.Context, s *cli.Session, args []string, f treeFlags) error {

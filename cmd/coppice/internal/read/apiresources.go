@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"context"
@@ -21,7 +21,8 @@ type apiResourcesFlags struct {
 	noHeaders  bool
 }
 
-func apiResourcesCommand(a *cli.App) *cobra.Command {
+// APIResourcesCommand returns the command `coppice api-resources`.
+func APIResourcesCommand(a *cli.App) *cobra.Command {
 	var f apiResourcesFlags
 	c := &cobra.Command{
 		Use:     "api-resources",

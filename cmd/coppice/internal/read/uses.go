@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func usesCommand(a *cli.App) *cobra.Command {
+// UsesCommand returns the command `coppice uses`.
+func UsesCommand(a *cli.App) *cobra.Command {
 	return relationCommand(a, &cobra.Command{
 		Use:   "uses TYPE NAME | TYPE/NAME",
 		Short: "List the objects that an object uses",
@@ -28,7 +29,8 @@ func usesCommand(a *cli.App) *cobra.Command {
 	}, writeUses)
 }
 
-func usedByCommand(a *cli.App) *cobra.Command {
+// UsedByCommand returns the command `coppice used-by`.
+func UsedByCommand(a *cli.App) *cobra.Command {
 	return relationCommand(a, &cobra.Command{
 		Use:     "used-by TYPE NAME | TYPE/NAME",
 		Short:   "List the objects that use an object",

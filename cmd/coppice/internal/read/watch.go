@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"context"
@@ -26,7 +26,8 @@ type watchFlags struct {
 	timeout  time.Duration
 }
 
-func watchCommand(a *cli.App) *cobra.Command {
+// WatchCommand returns the command `coppice watch`.
+func WatchCommand(a *cli.App) *cobra.Command {
 	var f watchFlags
 	c := &cobra.Command{
 		Use:     "watch TYPE [NAME...]",

@@ -1,4 +1,4 @@
-package main
+package read
 
 import (
 	"cmp"
@@ -22,7 +22,8 @@ type describeFlags struct {
 	showEvents bool
 }
 
-func describeCommand(a *cli.App) *cobra.Command {
+// DescribeCommand returns the command `coppice describe`.
+func DescribeCommand(a *cli.App) *cobra.Command {
 	var f describeFlags
 	c := &cobra.Command{
 		Use:     "describe TYPE [NAME...] | TYPE PREFIX | TYPE/NAME... | -f FILE",
