@@ -6,6 +6,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/archives"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/operate"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/read"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/recordings"
@@ -42,7 +43,7 @@ func commands(a *cli.App) []*cobra.Command {
 
 		read.EventsCommand(a),
 		read.WaitCommand(a),
-		verifyCommand(a),
+		operate.VerifyCommand(a),
 		rebuildCommand(a),
 		recordings.RecordCommand(a),
 		recordings.ReplayCommand(a),
@@ -50,10 +51,10 @@ func commands(a *cli.App) []*cobra.Command {
 		archives.Command(a),
 		realm.Command(a),
 		secretCommand(a),
-		parkedCommand(a),
-		brakeCommand(a),
-		policyCommand(a),
-		finalizerCommand(a),
+		operate.ParkedCommand(a),
+		operate.BrakeCommand(a),
+		operate.PolicyCommand(a),
+		operate.FinalizerCommand(a),
 		read.APIResourcesCommand(a),
 		natsConfigCommand(a),
 		benchCommand(a),

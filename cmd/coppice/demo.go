@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/operate"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/read"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
@@ -103,7 +104,7 @@ func runDemo(ctx context.Context, a *cli.App, act string) (err error) {
 	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
-	return verifyState(ctx, d.Session, demoTimeout, false)
+	return operate.Verify(ctx, d.Session, demoTimeout, false)
 }
 
 // rounds deletes the Deployment in all ways.

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -21,7 +21,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func parkedCommand(a *cli.App) *cobra.Command {
+// ParkedCommand returns the command `coppice parked`.
+func ParkedCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "parked",
 		GroupID: "operate",

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"cmp"
@@ -15,7 +15,8 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 )
 
-func finalizerCommand(a *cli.App) *cobra.Command {
+// FinalizerCommand returns the command `coppice finalizer`.
+func FinalizerCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "finalizer",
 		GroupID: "operate",

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func policyCommand(a *cli.App) *cobra.Command {
+// PolicyCommand returns the command `coppice policy`.
+func PolicyCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "policy",
 		GroupID: "operate",

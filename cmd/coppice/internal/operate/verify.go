@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-func verifyCommand(a *cli.App) *cobra.Command {
+// VerifyCommand returns the command `coppice verify`.
+func VerifyCommand(a *cli.App) *cobra.Command {
 	var timeout time.Duration
 	var full bool
 	c := &cobra.Command{
@@ -27,7 +28,7 @@ If the realm has an archive, the fold begins with the newest verified snapshot. 
 from the archive: then it takes as long as a rebuild.`,
 		Args: cobra.NoArgs,
 		RunE: a.InSession(func(ctx context.Context, s *cli.Session, _ []string) error {
-			return verifyState(ctx, s, timeout, full)
+			return Verify(ctx, s, timeout, full)
 		}),
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "how long to wait for the result")
@@ -37,7 +38,8 @@ from the archive: then it takes as long as a rebuild.`,
 	return c
 }
 
-func verifyState(ctx context.Context, s *cli.Session, timeout time.Duration, full bool) error {
+// Verify compares the state of the realm with its log, as `coppice verify` does.
+func Verify(ctx context.Context, s *cli.Session, timeout time.Duration, full bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	v, err := s.Client.Operations().Verify(ctx, client.FromFirstCommit(full))

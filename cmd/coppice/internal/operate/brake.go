@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-func brakeCommand(a *cli.App) *cobra.Command {
+// BrakeCommand returns the command `coppice brake`.
+func BrakeCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "brake",
 		GroupID: "operate",
