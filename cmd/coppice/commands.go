@@ -13,13 +13,15 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/write"
 )
 
-// commands are all commands. Help sorts those of a group by name.
+// commands are all commands, by the groups of help, which sorts those of a group by name.
 func commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
+		// Start here:
 		demoCommand(a),
 		upCommand(a),
 		write.ImportCommand(a),
 
+		// Objects:
 		write.ApplyCommand(a),
 		write.CreateCommand(a),
 		write.ReplaceCommand(a),
@@ -41,6 +43,7 @@ func commands(a *cli.App) []*cobra.Command {
 		read.TreeCommand(a),
 		read.WatchCommand(a),
 
+		// Operate:
 		read.EventsCommand(a),
 		read.WaitCommand(a),
 		operate.VerifyCommand(a),
@@ -60,6 +63,7 @@ func commands(a *cli.App) []*cobra.Command {
 		benchCommand(a),
 		versionCommand(a),
 
+		// Services:
 		graphCommand(a),
 		processorCommand(a),
 		finalizersCommand(a),

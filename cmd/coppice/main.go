@@ -1,9 +1,16 @@
 // Command coppice runs Coppice's services, and is the command line client of a realm.
 //
-// Each file has one command or a family of commands; commands.go lists them. The packages
-// in internal do the rest: lookup reads what commands show about objects; describe, explain,
-// history and changes put it into words; console, printing, jsonpath and tree write it; recorder
-// writes recordings.
+// This package has the flags and the wiring: commands.go lists all commands, and the commands that run
+// services are here as well. The packages in internal have the others:
+//
+//	cli                                 what all commands share: connections, targets, manifests, formats, errors
+//	read, write, deletion               commands about objects
+//	realm, archives, recordings         commands about realms and logs
+//	operate                             commands of operators
+//	lookup, plan                        what commands read about objects, and about deletions that are planned
+//	describe, explain, history, changes put it into words
+//	console, printing, tree             write it
+//	recorder                            writes recordings
 package main
 
 import (

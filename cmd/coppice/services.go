@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -32,26 +30,6 @@ import (
 type service interface {
 	Run(ctx context.Context) error
 	Ready() error
-}
-
-// What --realm means for graph services, and for services that follow the list of realms.
-const (
-	realmsOfGraph   = "realm that is created if it does not exist and was not deleted; may be repeated. All realms are served: see 'coppice realm'"
-	realmsOfWorkers = "realm to work in until the list of realms is known; may be repeated. The service works in all realms: see 'coppice realm'"
-)
-
-type serviceFlags struct {
-	realms   []string
-	about    string // what realms are for
-	http     string
-	profiles bool
-}
-
-func (f *serviceFlags) add(a *cli.App, c *cobra.Command) {
-	a.Dial.Flags(c.Flags())
-	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, f.about)
-	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
-	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
 }
 
 // serve connects, and runs a service until it receives a signal or the service fails.
@@ -121,40 +99,6 @@ func serve(ctx context.Context, a *cli.App, name string, f serviceFlags, make fu
 		g.Add(func() error { return server.Run(listening) }, func(error) { stopListening() })
 	}
 	return g.Run()
-}
-
-// answersFlags are the credentials of the graph service's connection for replies.
-type answersFlags struct{ user, password, creds, nkey, context string }
-
-func (f *answersFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.user, "answers-user", os.Getenv("COPPICE_ANSWERS_USER"), "user of the connection that answers requests ($COPPICE_ANSWERS_USER; default: "+bus.RoleAnswers+", if there is a --user)")
-	c.Flags().StringVar(&f.password, "answers-password", "", "password of --answers-user ($COPPICE_ANSWERS_PASSWORD)")
-	c.Flags().StringVar(&f.creds, "answers-creds", os.Getenv("COPPICE_ANSWERS_CREDS"), "file of user credentials for this connection ($COPPICE_ANSWERS_CREDS)")
-	c.Flags().StringVar(&f.nkey, "answers-nkey", os.Getenv("COPPICE_ANSWERS_NKEY"), "file of a user's nkey for this connection ($COPPICE_ANSWERS_NKEY)")
-	c.Flags().StringVar(&f.context, "answers-context", os.Getenv("COPPICE_ANSWERS_CONTEXT"), "context of the nats command for this connection ($COPPICE_ANSWERS_CONTEXT)")
-}
-
-// of returns the configuration of the connection for replies: that of the main connection
-// with these credentials. It fails if only the main connection has credentials.
-func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
-	c := *main
-	c.User, c.Password, c.Creds, c.NKey, c.Context, c.InboxPrefix, c.Actor = f.user, f.password, f.creds, f.nkey, f.context, "", bus.RoleAnswers
-	if c.Password == "" {
-		c.Password = os.Getenv("COPPICE_ANSWERS_PASSWORD")
-	}
-	if f.user != "" || f.creds != "" || f.nkey != "" || f.context != "" {
-		return &c, nil
-	}
-	switch {
-	case main.User != "" && c.Password != "":
-		c.User = bus.RoleAnswers
-	case main.User != "":
-		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: give the password of " +
-			bus.RoleAnswers + " with $COPPICE_ANSWERS_PASSWORD, or name another user with --answers-user, --answers-creds, --answers-nkey or --answers-context")
-	case main.Creds != "" || main.NKey != "" || main.Context != "":
-		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: name it with --answers-user, --answers-creds, --answers-nkey or --answers-context (coppice nats-config calls it " + bus.RoleAnswers + ")")
-	}
-	return &c, nil
 }
 
 // closing closes its connections when its service has ended.

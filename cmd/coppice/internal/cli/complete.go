@@ -163,7 +163,7 @@ func (s *Session) words(prefix string) []string {
 
 func (s *Session) names(ctx context.Context, k client.Kind, w *Where, prefix string) []string {
 	var list []string
-	for o, err := range s.Objects(k, w.Of(k)).List(ctx, client.Limit(CompletionMax)) {
+	for o, err := range s.Objects(k, w.NamespaceOf(k)).List(ctx, client.Limit(CompletionMax)) {
 		if err != nil || len(list) == CompletionMax {
 			break
 		}

@@ -13,7 +13,7 @@ import (
 
 // LoadSecrets returns the secrets of an installation: from the file if its name is not empty,
 // otherwise from the environment, otherwise from the data directory. If the directory has no
-// secret, loadSecrets generates one there, unless the directory has a state.
+// secret, LoadSecrets generates one there, unless the directory has a state.
 func LoadSecrets(file, data string) (secret.Secrets, error) {
 	if file != "" {
 		s, err := secret.Load(file)

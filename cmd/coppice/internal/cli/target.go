@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/internal/labelname"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -112,7 +114,7 @@ func (s *Session) fileTargets(ctx context.Context, f FileFlags, args []string, w
 	var list []Target
 	var errs []error
 	for _, e := range entries {
-		i, err := s.PlaceNamed(e, w.OfManifests())
+		i, err := s.PlaceNamed(e, w.NamespaceOfManifests())
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -180,17 +182,17 @@ func (w *Where) UninitializedFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&w.Uninitialized, "include-uninitialized", false, "also objects that wait for their initializers")
 }
 
-// Of is the namespace in which to look for objects of a kind, empty for all
+// NamespaceOf is the namespace in which to look for objects of a kind, empty for all
 // and for kinds without.
-func (w *Where) Of(k client.Kind) string {
+func (w *Where) NamespaceOf(k client.Kind) string {
 	if w.AllNamespaces || !k.Namespaced() {
 		return ""
 	}
 	return w.Namespace
 }
 
-// OfManifests is the namespace of the objects of manifests that name none: none with -A.
-func (w *Where) OfManifests() string {
+// NamespaceOfManifests is the namespace of the objects of manifests that name none: none with -A.
+func (w *Where) NamespaceOfManifests() string {
 	if w.AllNamespaces {
 		return ""
 	}
@@ -217,7 +219,7 @@ func (s *Session) Each(ctx context.Context, t Target, w Where, selector string, 
 	if t.namespace != "" {
 		w.Namespace, w.AllNamespaces = t.namespace, false
 	}
-	objects := s.Objects(t.Kind, w.Of(t.Kind))
+	objects := s.Objects(t.Kind, w.NamespaceOf(t.Kind))
 	if len(t.Names) == 0 {
 		for o, err := range objects.List(ctx, client.LabelSelector(selector), client.IncludeUninitialized(w.Uninitialized), client.IncludeApplied(w.Applied)) {
 			if err == nil && fields.Matches(o) {
@@ -233,7 +235,7 @@ func (s *Session) Each(ctx context.Context, t Target, w Where, selector string, 
 	for _, name := range t.Names {
 		o, err := objects.Get(ctx, name, client.IncludeUninitialized(w.Uninitialized), client.IncludeApplied(w.Applied))
 		if uid := unreadable(err); w.Unreadable && uid != "" {
-			o, err = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: w.Of(t.Kind), Uid: uid}}, nil
+			o, err = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: w.NamespaceOf(t.Kind), Uid: uid}}, nil
 		}
 		if !narrowed {
 			err = s.IfImplicit(ctx, t.Kind, name, err)
@@ -271,4 +273,24 @@ func typeWords(arg string) ([]string, error) {
 		return nil, UsageErrorf("%q has an empty type: write TYPE, or TYPE,TYPE", arg)
 	}
 	return words, nil
+}
+
+// FindKind returns the kind that a word means. If there is none the error names the kind
+// whose name is nearest.
+func (s *Session) FindKind(word string) (client.Kind, error) {
+	k, err := s.Kinds.Find(word)
+	if !errors.Is(err, client.ErrUnknownKind) {
+		return k, err
+	}
+	var words []string
+	for _, k := range s.Kinds.All() {
+		words = append(words, k.Plural, k.Singular, client.ResourceOf(k).String())
+	}
+	if meant := didYouMean(strings.ToLower(word), words); meant != "" {
+		return k, fmt.Errorf("realm %s has no kind %q%s", s.Realm, word, meant)
+	}
+	if !labelname.IsSubdomain(strings.ToLower(word)) {
+		return k, fmt.Errorf("realm %s has no kind %q, which cannot be the name of one; 'coppice api-resources' lists them", s.Realm, word)
+	}
+	return k, fmt.Errorf("realm %s has no kind %q; 'coppice api-resources' lists them, and docs/kinds.md says how to register one", s.Realm, word)
 }

@@ -30,7 +30,7 @@ func deleteUnreadable(ctx context.Context, s *cli.Session, args []string, f dele
 		return err
 	}
 	var reply client.Reply
-	_, err = s.Objects(k, f.Where.Of(k)).DeleteUnreadable(ctx, name, f.reason, client.DryRun(mode.On()), client.ReplyInto(&reply))
+	_, err = s.Objects(k, f.Where.NamespaceOf(k)).DeleteUnreadable(ctx, name, f.reason, client.DryRun(mode.On()), client.ReplyInto(&reply))
 	if err != nil {
 		return err
 	}

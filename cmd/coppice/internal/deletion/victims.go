@@ -43,10 +43,10 @@ func findVictims(ctx context.Context, s *cli.Session, args []string, f deleteFla
 	var victims []victim
 	for _, t := range targets {
 		if len(t.Names) == 0 {
-			victims = append(victims, victim{kind: t.Kind, namespace: f.Of(t.Kind), collection: true})
+			victims = append(victims, victim{kind: t.Kind, namespace: f.NamespaceOf(t.Kind), collection: true})
 		}
 		for _, name := range t.Names {
-			victims = append(victims, victim{kind: t.Kind, namespace: f.Of(t.Kind), name: name})
+			victims = append(victims, victim{kind: t.Kind, namespace: f.NamespaceOf(t.Kind), name: name})
 		}
 	}
 	return victims, nil
@@ -97,7 +97,7 @@ func fileVictims(ctx context.Context, s *cli.Session, args []string, f deleteFla
 		if skipUnregistered(s, e, f, failed) {
 			continue
 		}
-		i, err := s.PlaceNamed(e, f.OfManifests())
+		i, err := s.PlaceNamed(e, f.NamespaceOfManifests())
 		if err != nil {
 			failed.Add(err)
 			continue

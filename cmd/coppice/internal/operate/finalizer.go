@@ -84,7 +84,7 @@ func removeFinalizer(ctx context.Context, s *cli.Session, object, finalizer stri
 	if err != nil {
 		return err
 	}
-	objects := s.Objects(k, w.Of(k))
+	objects := s.Objects(k, w.NamespaceOf(k))
 	// The request succeeds for a finalizer that is not there, so that controllers can
 	// repeat it. For a person this is a typing error.
 	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))

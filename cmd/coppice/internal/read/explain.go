@@ -47,7 +47,7 @@ func explainObject(ctx context.Context, s *cli.Session, args []string, w cli.Whe
 	if err != nil {
 		return err
 	}
-	e, err := explain.Explain(ctx, s.Reader, k, w.Of(k), name)
+	e, err := explain.Explain(ctx, s.Reader, k, w.NamespaceOf(k), name)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type follower struct {
 // watch resumes after interruptions. If it has to start over, follow works out from
 // the objects that it has delivered which were deleted.
 func follow(ctx context.Context, s *cli.Session, t cli.Target, w cli.Where, selector string, changed func(changes.Change) error, synced func() error) error {
-	objects := s.Objects(t.Kind, w.Of(t.Kind))
+	objects := s.Objects(t.Kind, w.NamespaceOf(t.Kind))
 	for _, name := range t.Names {
 		if _, err := objects.Get(ctx, name, client.IncludeUninitialized(w.Uninitialized)); err != nil {
 			return err
@@ -64,10 +64,10 @@ func whereText(w cli.Where, k client.Kind, selector string) string {
 	in := ""
 	switch {
 	case !k.Namespaced():
-	case w.Of(k) == "":
+	case w.NamespaceOf(k) == "":
 		in = " in any namespace"
 	default:
-		in = fmt.Sprintf(" in namespace %q", w.Of(k))
+		in = fmt.Sprintf(" in namespace %q", w.NamespaceOf(k))
 	}
 	return in + console.Prefixed(" that match ", selector)
 }

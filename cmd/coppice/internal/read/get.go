@@ -202,7 +202,7 @@ func (g getting) nothing() string {
 	where := "found"
 	for _, t := range g.targets {
 		resources = append(resources, client.ResourceOf(t.Kind).String())
-		if g.Of(t.Kind) != "" {
+		if g.NamespaceOf(t.Kind) != "" {
 			where = "in namespace " + g.Namespace
 		}
 	}

@@ -74,7 +74,7 @@ func drawTree(ctx context.Context, s *cli.Session, args []string, f treeFlags) e
 	if err != nil {
 		return err
 	}
-	root, above, err := treeRoot(ctx, s, s.Objects(k, f.Of(k)), name, f.up)
+	root, above, err := treeRoot(ctx, s, s.Objects(k, f.NamespaceOf(k)), name, f.up)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func relationCommand(a *cli.App, c *cobra.Command, write func(*cli.Session, *cop
 		if err != nil {
 			return err
 		}
-		objects := s.Objects(k, w.Of(k))
+		objects := s.Objects(k, w.NamespaceOf(k))
 		reply, err := objects.Resolve(ctx, []string{name})
 		if err != nil {
 			return err

@@ -48,7 +48,7 @@ func editObject(ctx context.Context, s *cli.Session, args []string, w cli.Where)
 	if err != nil {
 		return err
 	}
-	objects := s.Objects(k, w.Of(k))
+	objects := s.Objects(k, w.NamespaceOf(k))
 	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
 	if err != nil {
 		return s.IfImplicit(ctx, k, name, err)

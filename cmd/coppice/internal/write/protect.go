@@ -108,7 +108,7 @@ func unprotectObjects(ctx context.Context, s *cli.Session, args []string, f prot
 			return cli.Modified{Word: "unprotected"}, nil
 		}
 		objects := s.Objects(k, m.GetNamespace())
-		said, err := collectedNow(ctx, s, objects, m)
+		said, err := collectedNow(ctx, objects, m)
 		if err != nil {
 			return cli.Modified{}, err
 		}
@@ -125,7 +125,7 @@ func unprotectObjects(ctx context.Context, s *cli.Session, args []string, f prot
 
 // collectedNow says what is deleted when the protection of an object is removed; "" if nothing is,
 // or if the user has no permission to plan.
-func collectedNow(ctx context.Context, s *cli.Session, objects client.ResourceClient, m *coppicev1.ObjectMeta) (string, error) {
+func collectedNow(ctx context.Context, objects client.ResourceClient, m *coppicev1.ObjectMeta) (string, error) {
 	p, err := objects.Plan(ctx, []string{m.GetName()}, client.PlanUnprotect(true), client.IfUID(m.GetUid()), client.MinRevision(m.GetResourceVersion()))
 	if errors.Is(err, client.ErrForbidden) {
 		return "", nil

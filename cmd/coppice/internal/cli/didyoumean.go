@@ -1,35 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/labelname"
 )
-
-// FindKind returns the kind that a word means. If there is none the error names the kind
-// whose name is nearest.
-func (s *Session) FindKind(word string) (client.Kind, error) {
-	k, err := s.Kinds.Find(word)
-	if !errors.Is(err, client.ErrUnknownKind) {
-		return k, err
-	}
-	var words []string
-	for _, k := range s.Kinds.All() {
-		words = append(words, k.Plural, k.Singular, client.ResourceOf(k).String())
-	}
-	if meant := didYouMean(strings.ToLower(word), words); meant != "" {
-		return k, fmt.Errorf("realm %s has no kind %q%s", s.Realm, word, meant)
-	}
-	if !labelname.IsSubdomain(strings.ToLower(word)) {
-		return k, fmt.Errorf("realm %s has no kind %q, which cannot be the name of one; 'coppice api-resources' lists them", s.Realm, word)
-	}
-	return k, fmt.Errorf("realm %s has no kind %q; 'coppice api-resources' lists them, and docs/kinds.md says how to register one", s.Realm, word)
-}
 
 // UnknownCommand refuses arguments of a command that has only sub-commands.
 func UnknownCommand(c *cobra.Command, args []string) error {
