@@ -21,7 +21,7 @@ const CompletionMax = 500
 // CompleteTargets completes TYPE, NAME and TYPE/NAME; w says where names are
 // looked for.
 func (a *App) CompleteTargets(w *Where) cobra.CompletionFunc {
-	return a.Completing(func(ctx context.Context, s *Session, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	return a.CompleteInSession(func(ctx context.Context, s *Session, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if kind, prefix, ok := strings.Cut(word, "/"); ok {
 			k, err := s.Kinds.Find(kind)
 			if err != nil {
@@ -47,7 +47,7 @@ func (a *App) CompleteTargets(w *Where) cobra.CompletionFunc {
 
 // completeNamespaces completes -n by the objects of kind Namespace.
 func (a *App) completeNamespaces() cobra.CompletionFunc {
-	return a.Completing(func(ctx context.Context, s *Session, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	return a.CompleteInSession(func(ctx context.Context, s *Session, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		k, err := s.Kinds.Find("namespaces")
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -135,9 +135,9 @@ func fixed(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// Completing opens a session for a completion. Without a server the completion is empty, and
+// CompleteInSession opens a session for a completion. Without a server the completion is empty, and
 // prints no error.
-func (a *App) Completing(offer func(ctx context.Context, s *Session, args []string, word string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
+func (a *App) CompleteInSession(offer func(ctx context.Context, s *Session, args []string, word string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(c.Context(), completionTime)
 		defer stop()

@@ -243,7 +243,7 @@ func eachParked(ctx context.Context, s *cli.Session, texts []string, done string
 
 // completeParked completes ids.
 func completeParked(a *cli.App) cobra.CompletionFunc {
-	return a.Completing(func(ctx context.Context, s *cli.Session, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.CompleteInSession(func(ctx context.Context, s *cli.Session, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		var ids []string
 		for p, err := range parkedMessages(ctx, s, false) {
 			if err != nil || len(ids) == cli.CompletionMax {
