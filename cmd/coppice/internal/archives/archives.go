@@ -152,12 +152,9 @@ func (o *opened) list(ctx context.Context, url string) error {
 
 // bar returns a progress bar for entries, on a terminal.
 func (o *opened) bar(label string, entries []archive.Entry) *console.Bar {
-	b := &console.Bar{Label: label, Now: o.Clock}
+	b := o.Bar(label, "")
 	for _, e := range entries {
 		b.Total += e.Size
-	}
-	if cli.IsTerminal(o.Stderr) {
-		b.W = o.Stderr
 	}
 	return b
 }

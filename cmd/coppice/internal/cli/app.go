@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -147,4 +148,21 @@ func (a *App) Ink() console.Ink { return console.NewInk(a.Terminal) }
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Bar returns a progress bar of nouns, of bytes without a noun. It is shown if stderr is a terminal.
+func (a *App) Bar(label, noun string) *console.Bar {
+	b := &console.Bar{Label: label, Noun: noun, Now: a.Clock}
+	if IsTerminal(a.Stderr) {
+		b.W = a.Stderr
+	}
+	return b
+}
+
+// WriteJSON writes a value to stdout, as indented JSON.
+func (a *App) WriteJSON(v any) error {
+	e := json.NewEncoder(a.Stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "    ")
+	return e.Encode(v)
 }

@@ -91,10 +91,7 @@ func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f restor
 	if f.Expires, err = f.expiry(s.Clock()); err != nil {
 		return err
 	}
-	reading := &console.Bar{Label: "reading the log", Noun: "commit", Now: s.Clock}
-	if cli.IsTerminal(s.Stderr) {
-		reading.W = s.Stderr
-	}
+	reading := s.Bar("reading the log", "commit")
 	before := uint64(0)
 	p, err := restore.Prepare(ctx, s.Client, restore.Request{CascadeOf: f.cascade, UIDs: uids, Options: f.Options, OnProgress: func(done, total uint64) {
 		reading.Total = int64(total)
@@ -132,7 +129,8 @@ func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f restor
 		_, err := fmt.Fprintf(s.Stdout, "%s (dry run)\n", restoredText(p))
 		return err
 	}
-	bar := &console.Bar{Label: "restoring", Noun: "object", Total: int64(p.Count()), Now: s.Clock, W: reading.W}
+	bar := s.Bar("restoring", "object")
+	bar.Total = int64(p.Count())
 	shown := 0
 	err = p.Run(ctx, func(n int) {
 		bar.Add(int64(n - shown))

@@ -3,7 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -43,10 +42,7 @@ func listFinalizers(ctx context.Context, s *cli.Session, output string) error {
 		for _, f := range found {
 			list = append(list, finalizerJSONOf(f, consumers.Finalizer(ctx, f.GetName())))
 		}
-		e := json.NewEncoder(s.Stdout)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "    ")
-		return e.Encode(list)
+		return s.WriteJSON(list)
 	}
 	if len(found) == 0 {
 		_, _ = fmt.Fprintln(s.Stderr, "no object has an external finalizer")

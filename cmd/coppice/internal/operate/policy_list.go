@@ -3,7 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -79,10 +78,7 @@ func listPolicies(ctx context.Context, s *cli.Session, names []string, output st
 		for _, p := range found {
 			list = append(list, policyJSONOf(p))
 		}
-		e := json.NewEncoder(s.Stdout)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "    ")
-		return e.Encode(list)
+		return s.WriteJSON(list)
 	}
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(s.Stderr, "the realm has no expiry policy")

@@ -2,7 +2,6 @@ package read
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/spf13/cobra"
 
@@ -52,10 +51,7 @@ func explainObject(ctx context.Context, s *cli.Session, args []string, w cli.Whe
 		return err
 	}
 	if output == cli.FormatJSON {
-		enc := json.NewEncoder(s.Stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "    ")
-		return enc.Encode(e)
+		return s.WriteJSON(e)
 	}
 	return e.Write(s.Stdout, s.Clock())
 }

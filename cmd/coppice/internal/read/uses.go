@@ -2,7 +2,6 @@ package read
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -88,7 +87,7 @@ func writeUses(s *cli.Session, n *coppicev1.GraphNode, output string) error {
 		for i, u := range n.GetObject().GetMetadata().GetUses() {
 			list = append(list, use{lookup.UsedName(u), u.GetNamespace(), u.GetUid(), rows[i][1]})
 		}
-		return writeJSON(s, list)
+		return s.WriteJSON(list)
 	}
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(s.Stdout, "it uses nothing")
@@ -116,7 +115,7 @@ func writeUsers(s *cli.Session, n *coppicev1.GraphNode, output string) error {
 	}
 	switch more := int(n.GetUsers()) - len(list); {
 	case output == cli.FormatJSON:
-		return writeJSON(s, list)
+		return s.WriteJSON(list)
 	case n.GetUsers() == 0:
 		_, err := fmt.Fprintln(s.Stdout, "no object uses it")
 		return err
@@ -124,13 +123,6 @@ func writeUsers(s *cli.Session, n *coppicev1.GraphNode, output string) error {
 		rows = append(rows, []string{fmt.Sprintf("and %d more", more), ""})
 	}
 	return writePairs(s, rows)
-}
-
-func writeJSON(s *cli.Session, v any) error {
-	e := json.NewEncoder(s.Stdout)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "    ")
-	return e.Encode(v)
 }
 
 // writePairs writes rows of two columns.

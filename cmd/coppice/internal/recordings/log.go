@@ -94,10 +94,8 @@ func openRecorded(a *cli.App, name, label string) (*recordedFile, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	r := &recordedFile{File: f, size: info.Size(), bar: &console.Bar{Label: label, Total: info.Size(), Now: a.Clock}}
-	if cli.IsTerminal(a.Stderr) {
-		r.bar.W = a.Stderr
-	}
+	r := &recordedFile{File: f, size: info.Size(), bar: a.Bar(label, "")}
+	r.bar.Total = r.size
 	return r, nil
 }
 

@@ -138,10 +138,7 @@ func (rec *recordRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bar := &console.Bar{Label: "recording", Noun: "commit", Now: rec.Clock}
-	if cli.IsTerminal(rec.Stderr) {
-		bar.W = rec.Stderr
-	}
+	bar := rec.Bar("recording", "commit")
 	defer bar.Clear()
 	for c, err := range rec.log.Read(ctx, begin, client.Follow(rec.follow), client.Undecoded(true)) {
 		if err != nil {

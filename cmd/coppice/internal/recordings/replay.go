@@ -90,10 +90,7 @@ checksums that chain its commits, not by a key.`,
 
 // replayBar returns the progress bar of a replay, and the function that moves it.
 func replayBar(a *cli.App) (bar *console.Bar, progress func(sequence, last uint64)) {
-	bar = &console.Bar{Label: "replaying", Noun: "commit", Now: a.Clock}
-	if cli.IsTerminal(a.Stderr) {
-		bar.W = a.Stderr
-	}
+	bar = a.Bar("replaying", "commit")
 	at := uint64(0)
 	return bar, func(sequence, last uint64) {
 		bar.Total = int64(last)
