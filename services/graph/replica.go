@@ -116,24 +116,32 @@ func (r *following) takeTurns(ctx context.Context, caughtUp func() error) error 
 func (r *following) serveReplica() (api.Stopper, error) {
 	r.setServed(&served{r.state, r.events})
 	return api.ServeReplica(r.apiConfig(), api.Replica{
-		Reached:   r.hub.Wait,
-		Admit:     r.hub.Admit,
-		Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
-		Verify:    r.verify,
-		Log:       wholelog.NewLineage(r.clientLog),
-		JS:        r.js,
-		Consumers: r.consumers,
-		Heartbeat: r.c.Heartbeat,
-		ReplyTime: r.c.ReplyTime,
-		Now:       r.time.Now,
+		Reached: r.hub.Wait,
+		Now:     r.time.Now,
+		Objects: api.ReplicaConfig{Consumers: r.consumers, Grants: r.grants()},
+		Streams: api.StreamsConfig{
+			Admit:     r.hub.Admit,
+			Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
+			Verify:    r.verify,
+			Log:       wholelog.NewLineage(r.clientLog),
+			JS:        r.js,
+			Consumers: r.consumers,
+			Heartbeat: r.c.Heartbeat,
+			ReplyTime: r.c.ReplyTime,
+		},
 	})
 }
 
 func (r *following) apiConfig() api.Config {
-	state := r.state
-	id := func() [16]byte { return realmID(state.Checkpoint()) } // a new realm has none at first
 	return api.Config{
 		Realm: r.name, Conn: r.c.Answers, AnyActor: r.c.AnyActor, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
-		PlanLimit: r.c.PlanLimit, PlanTime: r.c.PlanTime, Process: r.requests, Grants: api.NewGrants(r.c.Secrets, r.name, id),
+		Process: r.requests,
 	}
+}
+
+// grants returns the grants of the realm.
+func (r *following) grants() *api.Grants {
+	state := r.state
+	id := func() [16]byte { return realmID(state.Checkpoint()) } // a new realm has none at first
+	return api.NewGrants(r.c.Secrets, r.name, id)
 }

@@ -152,22 +152,32 @@ func (t *term) serveWriter(ctx context.Context) error {
 	if !after(ctx, t.ready) {
 		return nil
 	}
-	stopper, err := api.ServeWriter(t.apiConfig(), api.Writer{
-		Writer:       t.w,
-		Lease:        t.lease,
-		Call:         t.calls().State,
-		NoticeCalls:  t.calls().NoticeCalls,
-		RecentCalls:  t.recent,
-		SweepNotices: t.calls().SweepNotices,
-		Consumers:    t.consumers,
-		Past:         t.past,
-		Republish:    t.prop.Republish,
-		Status:       t.prop.Status,
-		Storage:      t.storage,
-		Answered:     t.metrics.answered,
-		WarnCycle:    t.warner.Cycle,
-		Noticed:      t.noticed,
-		Now:          t.time.Now,
+	server, err := api.ServeWriter(t.apiConfig(), api.Writer{
+		Writer: t.w,
+		Now:    t.time.Now,
+		Objects: api.WriterConfig{
+			Lease:     t.lease,
+			Past:      t.past,
+			Call:      t.calls().State,
+			Consumers: t.consumers,
+			Status:    t.prop.Status,
+			Storage:   t.storage,
+			PlanLimit: t.c.PlanLimit,
+			PlanTime:  t.c.PlanTime,
+			Grants:    t.grants(),
+		},
+		Operations: api.OperationsConfig{
+			Republish: t.prop.Republish,
+			Answered:  t.metrics.answered,
+			WarnCycle: t.warner.Cycle,
+		},
+		Expiry: api.ExpiryConfig{
+			Find:         t.past.Find,
+			Noticed:      t.noticed,
+			NoticeCalls:  t.calls().NoticeCalls,
+			RecentCalls:  t.recent,
+			SweepNotices: t.calls().SweepNotices,
+		},
 	})
 	if err != nil {
 		return err
@@ -176,7 +186,7 @@ func (t *term) serveWriter(ctx context.Context) error {
 	t.log.Info("this is the writer", "epoch", t.state.Checkpoint().GetEpoch(), "revision", t.state.Checkpoint().GetRevision())
 	<-ctx.Done()
 	t.enter(phaseStandby)
-	return stopper.Stop()
+	return server.Stop()
 }
 
 // leave returns errLeave when another process is to write the realm.

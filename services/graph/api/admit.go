@@ -46,14 +46,6 @@ const (
 	headersNATS = "Nats-"
 )
 
-// endpoint is a subject that is served, with what its requests must have.
-type endpoint struct {
-	name    string // the verb or operation
-	subject string
-	// actors may send requests; nil for the actor that the subject names.
-	actors []string
-}
-
 // answerable reports whether this service replies to a reply subject. Requests with other
 // reply subjects are dropped without a reply.
 func answerable(reply string) bool {

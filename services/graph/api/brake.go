@@ -21,7 +21,7 @@ const maxRelease = 500000
 const pendingTime = readTime / 2
 
 // brakes replies with the brakes of the realm.
-func (s *writerServer) brakes(q *request, at bus.API) *lifecycle.Error {
+func (s *objectsWriter) brakes(q *request, at bus.API) *lifecycle.Error {
 	if err := realmWide(at); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (s *writerServer) brakes(q *request, at bus.API) *lifecycle.Error {
 		reply := &coppicev1.BrakesReply{Revision: snap.Revision()}
 		for _, k := range snap.Kinds().All() {
 			if lifecycle.BrakeOf(snap, k).On() {
-				reply.Brakes = append(reply.Brakes, lifecycle.BrakeStatus(snap, k, lifecycle.TimeOf(s.w.Now())))
+				reply.Brakes = append(reply.Brakes, lifecycle.BrakeStatus(snap, k, lifecycle.TimeOf(s.now())))
 			}
 		}
 		return reply, nil
@@ -41,7 +41,7 @@ func (s *writerServer) brakes(q *request, at bus.API) *lifecycle.Error {
 }
 
 // releaseBrake releases the brake of a kind.
-func (s *writerServer) releaseBrake(q *request, at bus.API) *lifecycle.Error {
+func (s *objectsWriter) releaseBrake(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.ReleaseBrakeRequest
 	if err := q.read(&r); err != nil {
 		return err
@@ -74,7 +74,7 @@ type pendingRelease struct {
 }
 
 // pendingRelease computes what a release lets through now.
-func (s *writerServer) pendingRelease(ctx context.Context, resource string) (p pendingRelease, err *lifecycle.Error) {
+func (s *objectsWriter) pendingRelease(ctx context.Context, resource string) (p pendingRelease, err *lifecycle.Error) {
 	snap := s.State.Snapshot().Until(ctx)
 	defer snap.Close()
 	kind := snap.Kinds().Resource(resource)
@@ -86,8 +86,8 @@ func (s *writerServer) pendingRelease(ctx context.Context, resource string) (p p
 	if p.tripped {
 		until, cancel := context.WithTimeout(ctx, pendingTime)
 		defer cancel()
-		now := max(snap.Time(), lifecycle.TimeOf(s.w.Now()))
-		p.Release, err = plan.Pending(until, snap, kind, now, s.matching(until, snap, kind, now), maxRelease)
+		now := max(snap.Time(), lifecycle.TimeOf(s.now()))
+		p.Release, err = plan.Pending(until, snap, kind, now, s.policies.matching(until, snap, kind, now), maxRelease)
 	}
 	if fail := snap.Err(); fail != nil {
 		return p, s.unreadable(fail)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"regexp"
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -48,6 +49,8 @@ func checkNamed[O interface{ GetName() string }](objects []O) *lifecycle.Error {
 func errNoName(field string) *lifecycle.Error {
 	return lifecycle.ErrBadRequest("%s is empty; write the name of an object", field)
 }
+
+var sessionPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,63}$`)
 
 // checkSession checks a request of an import session. One that only closes it has no objects.
 func checkSession(session string, objects int, closes bool) *lifecycle.Error {

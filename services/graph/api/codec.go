@@ -38,7 +38,7 @@ type replier struct {
 
 func (s *server) request(r micro.Request) (*request, *lifecycle.Error) {
 	q := &request{Request: r, received: time.Now(), replier: replier{
-		nc: s.nc, verb: bus.RequestName(r.Subject()), reply: r.Reply(), maxPayload: int(s.nc.MaxPayload()),
+		nc: s.Conn, verb: bus.RequestName(r.Subject()), reply: r.Reply(), maxPayload: int(s.Conn.MaxPayload()),
 	}}
 	switch t := r.Headers().Get(bus.HeaderContentType); t {
 	case "", bus.ContentProtobuf:

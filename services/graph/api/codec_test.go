@@ -52,10 +52,7 @@ func serveWithin(t *testing.T, shared shares, handle func(*server, *request)) *o
 	}
 	b.server = s
 	t.Cleanup(func() { _ = s.Stop() })
-	if err := s.add(s.verb(bus.VerbGet), func(q *request) { handle(s, q) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.nc.Flush(); err != nil {
+	if _, err := s.serve(s.verb(bus.VerbGet, func(q *request, _ bus.API) *lifecycle.Error { handle(s, q); return nil })); err != nil {
 		t.Fatal(err)
 	}
 	return b

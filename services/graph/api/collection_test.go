@@ -96,7 +96,7 @@ func TestCollectionChangesMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &writerServer{server: &server{Config: Config{State: st, Log: slog.New(slog.DiscardHandler)}}, w: Writer{Writer: w}}
+	s := newObjectsWriter(newServedWriter(&server{Config: Config{State: st, Log: slog.New(slog.DiscardHandler)}}, w, nil), nil, WriterConfig{})
 	reply, _, refusal := s.deletePage(
 		waiter{ctx, func() { log.tokens <- struct{}{}; log.tokens <- struct{}{} }}, // listed, and submitted
 		bus.API{Actor: "ana", Verb: bus.VerbDeleteCollection, Plural: "pods", Namespace: "shop"},

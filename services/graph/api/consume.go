@@ -32,59 +32,52 @@ const (
 // consumeFinalizer creates the consumer of an external finalizer, unless it exists. Clients
 // have no permission to create consumers: a consumer's configuration can name a subject to
 // which the NATS server publishes with its own permissions.
-func (s *replicaServer) consumeFinalizer(q *request) {
-	at, err := s.target(q)
-	if err == nil {
-		err = realmWide(at)
+func (s *streamsServer) consumeFinalizer(q *request, at bus.API) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
 	}
-	if err == nil && lifecycle.IsBuiltinFinalizer(at.Finalizer) {
-		err = lifecycle.ErrBadRequest("finalizer %s is built in; clients cannot consume its work", at.Finalizer)
+	if lifecycle.IsBuiltinFinalizer(at.Finalizer) {
+		return lifecycle.ErrBadRequest("finalizer %s is built in; clients cannot consume its work", at.Finalizer)
 	}
-	if err == nil {
-		err = lifecycle.CheckFinalizer(at.Finalizer)
+	if err := lifecycle.CheckFinalizer(at.Finalizer); err != nil {
+		return err
 	}
-	s.consume(q, at, err, bus.FinalizerConsumer(s.Realm, at.Finalizer))
+	return s.consume(q, at, bus.FinalizerConsumer(s.Realm, at.Finalizer))
 }
 
 // consumeAgent creates the consumer of a kind's agent, unless it exists.
-func (s *replicaServer) consumeAgent(q *request) {
-	at, err := s.target(q)
-	if err == nil && at.Namespace != "" {
-		err = lifecycle.ErrBadRequest("an agent ends the objects of a kind in all namespaces: the subject has _ for the namespace")
+func (s *streamsServer) consumeAgent(q *request, at bus.API) *lifecycle.Error {
+	if at.Namespace != "" {
+		return lifecycle.ErrBadRequest("an agent ends the objects of a kind in all namespaces: the subject has _ for the namespace")
 	}
-	if err == nil && s.State.Kinds().Resource(resource(at)) == nil {
-		err = lifecycle.ErrUnknownKind(resource(at))
+	if s.State.Kinds().Resource(resource(at)) == nil {
+		return lifecycle.ErrUnknownKind(resource(at))
 	}
-	s.consume(q, at, err, bus.AgentConsumer(s.Realm, at.Group, at.Plural))
+	return s.consume(q, at, bus.AgentConsumer(s.Realm, at.Group, at.Plural))
 }
 
 // consumeExpiry creates the consumer of a program that answers notices, unless it exists. No policy
 // needs to name the program yet.
-func (s *replicaServer) consumeExpiry(q *request) {
-	at, err := s.target(q)
-	if err == nil {
-		err = realmWide(at)
+func (s *streamsServer) consumeExpiry(q *request, at bus.API) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
 	}
-	if err == nil {
-		err = lifecycle.CheckFinalizer(at.Finalizer)
+	if err := lifecycle.CheckFinalizer(at.Finalizer); err != nil {
+		return err
 	}
-	s.consume(q, at, err, bus.ExpiryConsumer(s.Realm, at.Finalizer))
+	return s.consume(q, at, bus.ExpiryConsumer(s.Realm, at.Finalizer))
 }
 
-func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c jetstream.ConsumerConfig) {
+func (s *streamsServer) consume(q *request, at bus.API, c jetstream.ConsumerConfig) *lifecycle.Error {
 	var r coppicev1.ConsumeRequest
-	if err == nil {
-		err = q.read(&r)
+	if err := q.read(&r); err != nil {
+		return err
 	}
-	if err == nil && len(r.GetProcess()) > maxProcess {
-		err = lifecycle.ErrBadRequest("process: it has %d bytes, at most %d", len(r.GetProcess()), maxProcess)
+	if len(r.GetProcess()) > maxProcess {
+		return lifecycle.ErrBadRequest("process: it has %d bytes, at most %d", len(r.GetProcess()), maxProcess)
 	}
-	if fail := bus.CheckActor(at.Actor); err == nil && fail != nil {
-		err = lifecycle.ErrBadRequest("%v", fail)
-	}
-	if err != nil {
-		q.answer(nil, err)
-		return
+	if err := bus.CheckActor(at.Actor); err != nil {
+		return lifecycle.ErrBadRequest("%v", err)
 	}
 	process := r.GetProcess()
 	if process == "" {
@@ -100,11 +93,12 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 			AckWait: c.AckWait.Milliseconds(), MaxAckPending: uint32(c.MaxAckPending), InactiveThreshold: int64(c.InactiveThreshold / time.Second),
 		}, nil
 	})
+	return nil
 }
 
 // ensureConsumer creates a consumer, or updates the configuration of an existing one. It creates one again
 // that leaves out calls.
-func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process string, c jetstream.ConsumerConfig) *lifecycle.Error {
+func (s *streamsServer) ensureConsumer(ctx context.Context, actor, process string, c jetstream.ConsumerConfig) *lifecycle.Error {
 	c.Metadata = map[string]string{bus.MetaProcess: process, bus.MetaActor: actor}
 	stream, info, inherits, fail := s.createConsumer(ctx, &c)
 	if fail != nil || info == nil {
@@ -126,7 +120,7 @@ func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process strin
 }
 
 // renewConsumer creates a consumer again that leaves out calls. If the NATS server cannot store a new one, the old one stays.
-func (s *replicaServer) renewConsumer(ctx context.Context, stream jetstream.Stream, was *jetstream.ConsumerInfo, c jetstream.ConsumerConfig) error {
+func (s *streamsServer) renewConsumer(ctx context.Context, stream jetstream.Stream, was *jetstream.ConsumerInfo, c jetstream.ConsumerConfig) error {
 	select {
 	case s.consuming <- struct{}{}:
 	case <-ctx.Done():
@@ -134,7 +128,7 @@ func (s *replicaServer) renewConsumer(ctx context.Context, stream jetstream.Stre
 	}
 	defer func() { <-s.consuming }()
 	const what = "a consumer leaves out calls, as after a power loss of the NATS server; "
-	if err := bus.StoresConsumers(ctx, s.r.JS, s.Realm); err != nil {
+	if err := bus.StoresConsumers(ctx, s.c.JS, s.Realm); err != nil {
 		s.Log.Warn(what+"it is not created again, because no new one can be stored; start its program again when NATS can store one", "consumer", c.Durable, "error", err)
 		return nil
 	}
@@ -145,7 +139,7 @@ func (s *replicaServer) renewConsumer(ctx context.Context, stream jetstream.Stre
 // createConsumer creates a consumer, or updates the configuration of an existing one; then c gets the actor that
 // created it. info is nil if the stream was created again together with the consumer. inherits says that the
 // consumer is new, and that the NATS server gave it the state of an earlier one.
-func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.ConsumerConfig) (stream jetstream.Stream, info *jetstream.ConsumerInfo, inherits bool, fail *lifecycle.Error) {
+func (s *streamsServer) createConsumer(ctx context.Context, c *jetstream.ConsumerConfig) (stream jetstream.Stream, info *jetstream.ConsumerInfo, inherits bool, fail *lifecycle.Error) {
 	what := "consumer of " + c.Description
 	select {
 	case s.consuming <- struct{}{}: // so that no other consumer is created after the count
@@ -153,7 +147,7 @@ func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.Consume
 		return nil, nil, false, s.jetStream(what, ctx.Err())
 	}
 	defer func() { <-s.consuming }()
-	stream, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
+	stream, err := s.c.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
 	if err != nil {
 		return nil, nil, false, s.jetStream(what, err)
 	}
@@ -179,10 +173,10 @@ func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.Consume
 		// If another service has created it meanwhile, it has delivered nothing, or has the time of that.
 		return stream, info, !found && info.Delivered.Consumer > 0 && info.Delivered.Last == nil, nil
 	}
-	if bus.IsConsumerDamaged(err) && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil {
+	if bus.IsConsumerDamaged(err) && bus.StoresConsumers(ctx, s.c.JS, s.Realm) == nil {
 		s.Log.Warn("a consumer is damaged, as after a power loss of the NATS server; its stream is created again, and its calls published again", "consumer", c.Durable, "error", err)
-		if err = bus.RecreateStream(ctx, s.r.JS, bus.FinalizeStream(s.Realm)); err == nil {
-			_, err = s.r.JS.CreateConsumer(ctx, bus.FinalizeStream(s.Realm), *c)
+		if err = bus.RecreateStream(ctx, s.c.JS, bus.FinalizeStream(s.Realm)); err == nil {
+			_, err = s.c.JS.CreateConsumer(ctx, bus.FinalizeStream(s.Realm), *c)
 		}
 	}
 	var api *jetstream.APIError
@@ -195,14 +189,14 @@ func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.Consume
 	return nil, nil, false, s.jetStream(what, err)
 }
 
-func (s *server) otherConsumer(durable string, err error) *lifecycle.Error {
+func (s *streamsServer) otherConsumer(durable string, err error) *lifecycle.Error {
 	return &lifecycle.Error{Reason: api.ErrConflict, Message: fmt.Sprintf(
 		"consumer %s of stream %s was created with other settings, which the NATS server does not change (%v); delete the consumer", durable, bus.FinalizeStream(s.Realm), err)}
 }
 
 // roomForConsumer returns an error if the actor, or all actors together, have the maximum
 // number of consumers.
-func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.Stream, actor string) *lifecycle.Error {
+func (s *streamsServer) roomForConsumer(ctx context.Context, stream jetstream.Stream, actor string) *lifecycle.Error {
 	all, own := 0, 0
 	list := stream.ListConsumers(ctx)
 	for i := range list.Info() {
@@ -222,46 +216,32 @@ func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.St
 	return nil
 }
 
-// jetStream returns the error for an operation that JetStream did not do.
-func (s *server) jetStream(what string, err error) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: api.ErrInternalError, Message: fmt.Sprintf("realm %s: %s: %v", s.Realm, what, err)}
-	if bus.IsNotReady(err) || bus.Classify(err) == bus.Retry {
-		e.Reason, e.RetryAfter = api.ErrServiceUnavailable, 250*time.Millisecond
-	}
-	return e
-}
-
 // listConsumers answers with the state of consumers.
-func (s *replicaServer) listConsumers(q *request) {
-	at, err := s.target(q)
+func (s *streamsServer) listConsumers(q *request, at bus.API) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
+	}
 	var r coppicev1.ListConsumersRequest
-	if err == nil {
-		err = realmWide(at)
+	if err := q.read(&r); err != nil {
+		return err
 	}
-	if err == nil {
-		err = q.read(&r)
+	if n := len(r.GetFinalizers()) + len(r.GetAgents()); n > maxConsumerNames {
+		return lifecycle.ErrBadRequest("%d finalizers and agents; a request names at most %d", n, maxConsumerNames)
 	}
-	if n := len(r.GetFinalizers()) + len(r.GetAgents()); err == nil && n > maxConsumerNames {
-		err = lifecycle.ErrBadRequest("%d finalizers and agents; a request names at most %d", n, maxConsumerNames)
-	}
-	if n := len(r.GetCalls()); err == nil && n > maxCallNames {
-		err = lifecycle.ErrBadRequest("%d calls; a request names at most %d", n, maxCallNames)
+	if n := len(r.GetCalls()); n > maxCallNames {
+		return lifecycle.ErrBadRequest("%d calls; a request names at most %d", n, maxCallNames)
 	}
 	for _, c := range r.GetCalls() {
-		if err == nil {
-			err = checkCall(c)
+		if err := checkCall(c); err != nil {
+			return err
 		}
 	}
 	// They become parts of subjects. The NATS server closes a connection that publishes to
 	// a subject of more than 4 KiB, and this connection also appends to the log.
 	for _, a := range r.GetAgents() {
-		if err == nil {
-			err = lifecycle.CheckResource(lifecycle.SplitResource(a))
+		if err := lifecycle.CheckResource(lifecycle.SplitResource(a)); err != nil {
+			return err
 		}
-	}
-	if err != nil {
-		q.answer(nil, err)
-		return
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		reply, err := s.consumerStates(ctx, &r)
@@ -270,14 +250,15 @@ func (s *replicaServer) listConsumers(q *request) {
 		}
 		return reply, nil
 	})
+	return nil
 }
 
-func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListConsumersRequest) (*coppicev1.ListConsumersReply, error) {
-	calls, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
+func (s *streamsServer) consumerStates(ctx context.Context, r *coppicev1.ListConsumersRequest) (*coppicev1.ListConsumersReply, error) {
+	calls, err := s.c.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
 	if err != nil {
 		return nil, err
 	}
-	work, err := s.r.JS.Stream(ctx, bus.WorkStream(s.Realm))
+	work, err := s.c.JS.Stream(ctx, bus.WorkStream(s.Realm))
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +272,7 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 		wanted = append(wanted, &coppicev1.ConsumerState{Durable: bus.AgentDurable(group, plural), Agent: a})
 	}
 	for _, c := range wanted {
-		is, info, err := s.r.Consumers.Of(ctx, c.GetDurable())
+		is, info, err := s.c.Consumers.Of(ctx, c.GetDurable())
 		if err != nil {
 			return nil, err
 		}
@@ -301,17 +282,17 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 	}
 	states := map[string]*consumers.State{} // many calls may be of one consumer
 	for _, c := range r.GetCalls() {
-		subject, durable := s.callOf(c)
+		subject, durable := consumers.NamesOf(s.Realm, c)
 		of := states[durable]
 		if of == nil {
-			is, _, err := s.r.Consumers.Of(ctx, durable)
+			is, _, err := s.c.Consumers.Of(ctx, durable)
 			if err != nil {
 				return nil, err
 			}
 			of = &is
 			states[durable] = of
 		}
-		is, err := s.r.Consumers.Status(ctx, subject, of)
+		is, err := s.c.Consumers.Status(ctx, subject, of)
 		if err != nil {
 			return nil, err
 		}
@@ -326,7 +307,7 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 			c := &coppicev1.ConsumerState{Durable: i.Name}
 			fill(c, i)
 			if stream == calls {
-				is := s.r.Consumers.State(i.Name, i)
+				is := s.c.Consumers.State(i.Name, i)
 				fillState(c, &is)
 			}
 			reply.Consumers = append(reply.Consumers, c)
@@ -350,15 +331,6 @@ func checkCall(c *coppicev1.CallOf) *lifecycle.Error {
 		}
 	}
 	return lifecycle.CheckResource(lifecycle.SplitResource(c.GetResource()))
-}
-
-// callOf returns the subject and the durable consumer of a call.
-func (s *replicaServer) callOf(c *coppicev1.CallOf) (subject, durable string) {
-	group, plural := lifecycle.SplitResource(c.GetResource())
-	if c.GetFinalizer() == "" {
-		return bus.Terminate{Realm: s.Realm, Group: group, Plural: plural, UID: c.GetUid()}.Subject(), bus.AgentDurable(group, plural)
-	}
-	return bus.Finalize{Realm: s.Realm, Group: group, Plural: plural, UID: c.GetUid(), Finalizer: c.GetFinalizer()}.Subject(), bus.FinalizerDurable(c.GetFinalizer())
 }
 
 // fillState fills in what is known of the programs that take calls.

@@ -16,7 +16,7 @@ import (
 func TestConsumersEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	s := newReplicaServer(&server{Config: Config{Realm: bus.DefaultRealm, Log: slog.New(slog.DiscardHandler)}}, Replica{
+	s := newStreamsServer(newServedReplica(&server{Config: Config{Realm: bus.DefaultRealm, Log: slog.New(slog.DiscardHandler)}}, nil, nil), StreamsConfig{
 		JS: testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph),
 	})
 	s.consuming <- struct{}{}

@@ -18,28 +18,27 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// unreachable searches for unreachable cycles, warns of them, and has them collected if
+// cycles searches for unreachable cycles, warns of them, and has them collected if
 // the realm settings say so. The scanner asks for it. A search reads every object that has
 // dependents; one runs at a time.
-func (s *writerServer) unreachable(q *request) {
+func (s *operationsWriter) cycles(q *request) *lifecycle.Error {
 	if err := q.read(&coppicev1.CyclesRequest{}); err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
 	if !s.looking.TryLock() {
-		q.answer(nil, &lifecycle.Error{Reason: api.ErrTooManyRequests, Message: "a search for cycles is under way; try again later", RetryAfter: retrySearch})
-		return
+		return &lifecycle.Error{Reason: api.ErrTooManyRequests, Message: "a search for cycles is under way; try again later", RetryAfter: retrySearch}
 	}
 	if !s.start(func() {
 		defer s.looking.Unlock()
 		q.answer(s.collectCycles(s.ctx))
 	}) {
 		s.looking.Unlock()
-		q.answer(nil, s.stopping())
+		return s.stopping()
 	}
+	return nil
 }
 
-func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifecycle.Error) {
+func (s *operationsWriter) collectCycles(ctx context.Context) (proto.Message, *lifecycle.Error) {
 	found, reply, err := s.findCycles(ctx)
 	if err != nil {
 		return nil, s.unreadable(err)
@@ -48,7 +47,7 @@ func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifec
 		return reply, nil // the cycles are counted, and none is collected
 	}
 	for _, members := range found {
-		m, err := s.w.Do(ctx, &writer.Request{Actor: bus.RoleScanner, Verb: bus.OpCycles, Work: &command.CollectCycle{Members: members}})
+		m, err := s.commands.Do(ctx, &writer.Request{Actor: bus.RoleScanner, Verb: bus.OpCycles, Work: &command.CollectCycle{Members: members}})
 		if err != nil && errors.Is(err, api.ErrRequestEntityTooLarge) {
 			s.Log.Warn("an unreachable cycle is not collected", "realm", s.Realm, "member", members[0], "error", err)
 			continue
@@ -62,7 +61,7 @@ func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifec
 }
 
 // findCycles returns the cycles that are to be collected, and counts all.
-func (s *writerServer) findCycles(ctx context.Context) (collect [][]uid.UID, reply *coppicev1.CyclesReply, err error) {
+func (s *operationsWriter) findCycles(ctx context.Context) (collect [][]uid.UID, reply *coppicev1.CyclesReply, err error) {
 	snap := s.State.Snapshot().Until(ctx)
 	defer func() {
 		if fail := snap.Err(); err == nil {
@@ -94,13 +93,13 @@ const retrySearch = time.Second
 // warned is the largest number of warnings about one cycle.
 const warned = 16
 
-func (s *writerServer) warnOfCycle(snap *state.Snapshot, members []uid.UID) {
-	if s.w.WarnCycle == nil {
+func (s *operationsWriter) warnOfCycle(snap *state.Snapshot, members []uid.UID) {
+	if s.c.WarnCycle == nil {
 		return
 	}
 	for _, u := range members[:min(len(members), warned)] {
 		if n := snap.Node(u); n != nil {
-			s.w.WarnCycle(snap, n, len(members))
+			s.c.WarnCycle(snap, n, len(members))
 		}
 	}
 }

@@ -22,27 +22,25 @@ import (
 // examineTime is the maximum time for which a page of objects is evaluated. What is left is for the next request.
 const examineTime = 2 * time.Second
 
-// examinePolicy evaluates an expiry policy on a page of objects, gives notice for those to which it
+// examine evaluates an expiry policy on a page of objects, gives notice for those to which it
 // applies, and has those deleted that are due. Without a policy it withdraws notices of policies that
 // were changed or deleted.
 // The evaluation reads a snapshot, outside of the writer; the commit checks that neither the objects nor the
 // policy have changed since.
-func (s *writerServer) examinePolicy(q *request) {
+func (s *expiryServer) examine(q *request) *lifecycle.Error {
 	var r coppicev1.ExamineRequest
-	err := q.read(&r)
-	var after state.NameCursor
-	if err == nil {
-		after, err = decodeToken(string(r.GetCursor()))
+	if err := q.read(&r); err != nil {
+		return err
 	}
+	after, err := decodeToken(string(r.GetCursor()))
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		if r.GetPolicy() == "" {
 			reply, err := s.withdrawStale(ctx)
-			if err == nil && s.w.SweepNotices != nil {
-				if fail := s.w.SweepNotices(ctx); fail != nil {
+			if err == nil && s.c.SweepNotices != nil {
+				if fail := s.c.SweepNotices(ctx); fail != nil {
 					err = s.jetStream("calls about notices", fail)
 				}
 			}
@@ -50,16 +48,17 @@ func (s *writerServer) examinePolicy(q *request) {
 		}
 		page := &examined{}
 		err := s.examinePage(ctx, &r, after, page)
-		s.evaluations.add(&r, page, err, s.w.Now())
+		s.evaluations.add(&r, page, err, s.now())
 		if err != nil {
 			return nil, err
 		}
 		return page.reply(), nil
 	})
+	return nil
 }
 
 // examinePage evaluates a policy on a page of objects, and carries out what follows.
-func (s *writerServer) examinePage(ctx context.Context, r *coppicev1.ExamineRequest, after state.NameCursor, page *examined) *lifecycle.Error {
+func (s *expiryServer) examinePage(ctx context.Context, r *coppicev1.ExamineRequest, after state.NameCursor, page *examined) *lifecycle.Error {
 	m, p, err := s.match(ctx, r, after, page)
 	if err != nil || m == nil {
 		return err
@@ -79,8 +78,8 @@ func (s *writerServer) examinePage(ctx context.Context, r *coppicev1.ExamineRequ
 }
 
 // doExpire carries out a command of the expiry, and waits for it.
-func (s *writerServer) doExpire(ctx context.Context, actor, note string, work writer.Work) (*coppicev1.ExpireReply, *lifecycle.Error) {
-	done, fail := s.w.Do(ctx, &writer.Request{Actor: actor, Verb: bus.VerbDelete, Note: note, Work: work})
+func (s *expiryServer) doExpire(ctx context.Context, actor, note string, work writer.Work) (*coppicev1.ExpireReply, *lifecycle.Error) {
+	done, fail := s.commands.Do(ctx, &writer.Request{Actor: actor, Verb: bus.VerbDelete, Note: note, Work: work})
 	var refusal *lifecycle.Error
 	switch {
 	case fail == nil:
@@ -115,7 +114,7 @@ func policyNamed(snap *state.Snapshot, name string) (*lifecycle.Node, *lifecycle
 
 // duePolicy reads a policy, nil if it applies to no object: its kind is not registered, or the log
 // is not as old as minUnchanged.
-func (s *writerServer) duePolicy(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, at lifecycle.Time) (*duePolicy, *lifecycle.Error) {
+func (s *expiryServer) duePolicy(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, at lifecycle.Time) (*duePolicy, *lifecycle.Error) {
 	body := snap.Body(n)
 	if unreadable := snap.TakeUnreadable(); unreadable != nil {
 		return nil, lifecycle.ErrBadRequest("%v", unreadable.Refusal(snap.Kinds()))
@@ -149,13 +148,13 @@ func (p *duePolicy) matches(snap *state.Snapshot, n *lifecycle.Node, at lifecycl
 
 // match evaluates a policy on a page of objects, and counts them. It returns those for which
 // something follows, nil if nothing does.
-func (s *writerServer) match(ctx context.Context, r *coppicev1.ExamineRequest, after state.NameCursor, page *examined) (*command.Matched, *duePolicy, *lifecycle.Error) {
+func (s *expiryServer) match(ctx context.Context, r *coppicev1.ExamineRequest, after state.NameCursor, page *examined) (*command.Matched, *duePolicy, *lifecycle.Error) {
 	snap := s.State.Snapshot().Until(ctx)
 	defer snap.Close()
 	if snap.Realm().Paused {
 		return nil, nil, nil
 	}
-	at := min(lifecycle.Time(r.GetNow()), lifecycle.TimeOf(s.w.Now()))
+	at := min(lifecycle.Time(r.GetNow()), lifecycle.TimeOf(s.now()))
 	n, err := policyNamed(snap, r.GetPolicy())
 	if err != nil || n == nil {
 		return nil, nil, err
@@ -169,7 +168,7 @@ func (s *writerServer) match(ctx context.Context, r *coppicev1.ExamineRequest, a
 		return nil, nil, err
 	}
 	if page.calls != nil && after == (state.NameCursor{}) {
-		s.w.RecentCalls.Begin(p.node.UID)
+		s.c.RecentCalls.Begin(p.node.UID)
 	}
 	m := &command.Matched{
 		PolicyRevision: p.node.Revision, Rule: p.Rule(p.node), Found: map[uid.UID]command.Found{}, Seen: lifecycle.Time(r.GetNow()), At: at,
@@ -210,7 +209,7 @@ func (s *writerServer) match(ctx context.Context, r *coppicev1.ExamineRequest, a
 }
 
 // matchOne evaluates a policy on one object.
-func (s *writerServer) matchOne(snap *state.Snapshot, p *duePolicy, n *lifecycle.Node, m *command.Matched, page *examined) {
+func (s *expiryServer) matchOne(snap *state.Snapshot, p *duePolicy, n *lifecycle.Node, m *command.Matched, page *examined) {
 	list := snap.Notices(n.UID)
 	given := lifecycle.NoticeOf(list, m.Rule.Policy)
 	if n.Revision > p.unchanged && given.Generation == 0 {
@@ -255,11 +254,11 @@ func (s *writerServer) matchOne(snap *state.Snapshot, p *duePolicy, n *lifecycle
 // unchangedSince returns the newest revision of objects that were not changed for the duration d: that of
 // the last commit that is at least as old. It is the greatest number if d is zero, and 0 if that commit
 // cannot be found because neither the log nor the archive goes back so far.
-func (s *writerServer) unchangedSince(ctx context.Context, d time.Duration, now lifecycle.Time) (uint64, *lifecycle.Error) {
+func (s *expiryServer) unchangedSince(ctx context.Context, d time.Duration, now lifecycle.Time) (uint64, *lifecycle.Error) {
 	if d == 0 {
 		return ^uint64(0), nil
 	}
-	c, err := s.w.Past.Find(ctx, history.Point{Time: now.Add(-d)})
+	c, err := s.c.Find(ctx, history.Point{Time: now.Add(-d)})
 	var refusal *lifecycle.Error
 	switch {
 	case err == nil:

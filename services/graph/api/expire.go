@@ -20,16 +20,14 @@ import (
 const maxDue = 4096
 
 // due replies with objects that have expired. It warns of those that are protected.
-func (s *replicaServer) due(q *request) {
+func (s *operationsReplica) due(q *request) *lifecycle.Error {
 	var r coppicev1.DueRequest
 	if err := q.read(&r); err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
 	after, err := dueCursor(r.GetCursor())
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
 	s.readAtLeast(nil, q, 0, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
 		reply := &coppicev1.DueReply{}
@@ -62,6 +60,7 @@ func (s *replicaServer) due(q *request) {
 		}
 		return reply, nil
 	})
+	return nil
 }
 
 // dueCursor decodes DueReply.cursor.
@@ -80,28 +79,24 @@ func dueCursor(b []byte) (c state.ExpiryCursor, _ *lifecycle.Error) {
 
 // expire handles the request to delete what has expired. In the log it is a DELETE by an actor of
 // its own (B6.3).
-func (s *writerServer) expire(q *request) {
+func (s *operationsWriter) expire(q *request) *lifecycle.Error {
 	var r coppicev1.ExpireRequest
-	err := q.read(&r)
-	var work writer.Work
-	if err == nil {
-		work, err = newExpire(&r)
+	if err := q.read(&r); err != nil {
+		return err
 	}
+	if n := len(r.GetObjects()); n > maxDue {
+		return lifecycle.ErrBadRequest("objects: %d, at most %d", n, maxDue)
+	}
+	work, err := command.NewExpire(&r)
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
-	s.w.Submit(&writer.Request{
-		Actor: lifecycle.ActorExpiry, Verb: bus.VerbDelete, Note: noteExpired, Size: len(q.Data()) + 256, Expires: q.expires, Work: work, Done: s.answer(q.replier),
+	to := q.replier
+	s.commands.Submit(&writer.Request{
+		Actor: lifecycle.ActorExpiry, Verb: bus.VerbDelete, Note: noteExpired, Size: len(q.Data()) + 256, Expires: q.expires, Work: work, Done: to.answer,
 	})
+	return nil
 }
 
 // noteExpired is the note of the deletion of objects that have expired.
 const noteExpired = "metadata.expiresAt has passed"
-
-func newExpire(r *coppicev1.ExpireRequest) (writer.Work, *lifecycle.Error) {
-	if n := len(r.GetObjects()); n > maxDue {
-		return nil, lifecycle.ErrBadRequest("objects: %d, at most %d", n, maxDue)
-	}
-	return asWork(command.NewExpire(r))
-}

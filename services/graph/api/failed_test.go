@@ -41,7 +41,7 @@ func TestFailedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := serve(t, func(s *server, q *request) {
-		w := &writerServer{server: s, w: Writer{Lease: writertest.Log{}}}
+		w := newObjectsWriter(newServedWriter(s, nil, nil), nil, WriterConfig{Lease: writertest.Log{}})
 		w.read(q, func(*state.Snapshot) (proto.Message, *lifecycle.Error) { return &coppicev1.ObjectsReply{}, nil })
 	})
 	b.server.State = s

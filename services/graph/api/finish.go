@@ -5,21 +5,21 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
-	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// finishWork reads a request of the built-in finalizers. If the counters do not show whether a
-// foreground deletion is complete, finishWork examines the dependents here, outside of the
+// finish has the writer remove built-in finalizers that nothing delays any more. If the counters do not show whether a
+// foreground deletion is complete, finish examines the dependents here, outside of the
 // commit. The commit only verifies the result.
-func (s *writerServer) finishWork(q *request) (writer.Work, *lifecycle.Error) {
+func (s *operationsWriter) finish(q *request) *lifecycle.Error {
 	var r coppicev1.FinishRequest
 	if err := q.read(&r); err != nil {
-		return nil, err
+		return err
 	}
 	var kept command.Kept
 	if r.GetFinalizer() == lifecycle.FinalizerForeground {
@@ -28,15 +28,20 @@ func (s *writerServer) finishWork(q *request) (writer.Work, *lifecycle.Error) {
 			err = s.stopping()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return asWork(command.NewFinish(&r, kept))
+	work, err := command.NewFinish(&r, kept)
+	if err != nil {
+		return err
+	}
+	s.submit(q, bus.RoleFinalizers, work)
+	return nil
 }
 
 // keptByUnknown returns which dependents of the owners are kept by unknown owners alone. It stops
 // after lifecycle.MaxExamined dependents, because one commit examines no more.
-func (s *writerServer) keptByUnknown(r *coppicev1.FinishRequest) (command.Kept, *lifecycle.Error) {
+func (s *operationsWriter) keptByUnknown(r *coppicev1.FinishRequest) (command.Kept, *lifecycle.Error) {
 	uids, err := uid.Unpack(nil, r.GetUids())
 	if err != nil {
 		return nil, nil //nolint:nilerr // NewFinish refuses the request
@@ -55,7 +60,7 @@ func (s *writerServer) keptByUnknown(r *coppicev1.FinishRequest) (command.Kept, 
 		}
 	}
 	for _, u := range due {
-		found, fail := resolve.DelayOf(s.ctx, snap, snap.Node(u), max(lifecycle.TimeOf(s.w.Now()), snap.Time()))
+		found, fail := resolve.DelayOf(s.ctx, snap, snap.Node(u), max(lifecycle.TimeOf(s.now()), snap.Time()))
 		if fail != nil {
 			err = fail
 			break

@@ -21,9 +21,27 @@ type CallState struct {
 	Working uint64
 }
 
+// removeFinalizer removes a finalizer for the program of this finalizer.
+func (s *objectsWriter) removeFinalizer(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.RemoveFinalizerRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if err := checkNamed(r.GetObjects()); err != nil {
+		return err
+	}
+	return s.submit(q, at, &command.Objects{
+		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), DryRun: r.GetDryRun(),
+		Decide: func(ctx *lifecycle.Context, key lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			key.Name = r.GetObjects()[i].GetName()
+			return lifecycle.RemoveFinalizer(ctx, key, at.Finalizer, r.GetObjects()[i].GetPreconditions())
+		},
+	}, r.GetReason())
+}
+
 // forceFinalizer removes an external finalizer of an object in place of its controller. It refuses
 // to do so while a program works on the call for this object, unless the request names the call.
-func (s *writerServer) forceFinalizer(q *request, at bus.API) *lifecycle.Error {
+func (s *objectsWriter) forceFinalizer(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.ForceFinalizerRequest
 	if err := q.read(&r); err != nil {
 		return err
@@ -57,7 +75,7 @@ func (s *writerServer) forceFinalizer(q *request, at bus.API) *lifecycle.Error {
 const callTime = 5 * time.Second
 
 // forced finds the object of a request, so that its call can be looked up by uid.
-func (s *writerServer) forced(at bus.API, r *coppicev1.ForceFinalizerRequest) (key lifecycle.Key, n *lifecycle.Node, err *lifecycle.Error) {
+func (s *objectsWriter) forced(at bus.API, r *coppicev1.ForceFinalizerRequest) (key lifecycle.Key, n *lifecycle.Node, err *lifecycle.Error) {
 	snap := s.State.Snapshot()
 	defer snap.Close()
 	kind := snap.Kinds().Resource(resource(at))
@@ -73,8 +91,8 @@ func (s *writerServer) forced(at bus.API, r *coppicev1.ForceFinalizerRequest) (k
 }
 
 // callState returns the state of a call, or the refusal to remove its finalizer.
-func (s *writerServer) callState(ctx context.Context, call bus.Finalize, r *coppicev1.ForceFinalizerRequest) (CallState, *lifecycle.Error) {
-	is, fail := s.w.Call(ctx, call)
+func (s *objectsWriter) callState(ctx context.Context, call bus.Finalize, r *coppicev1.ForceFinalizerRequest) (CallState, *lifecycle.Error) {
+	is, fail := s.c.Call(ctx, call)
 	if fail != nil {
 		return is, s.jetStream("call of finalizer "+call.Finalizer, fail)
 	}

@@ -41,6 +41,11 @@ func NewGrants(secrets secret.Secrets, realm string, id func() [16]byte) *Grants
 	return &Grants{secrets, realm, id}
 }
 
+// ownGrants returns grants that no other service accepts.
+func ownGrants(realm string) *Grants {
+	return NewGrants(secret.Secrets{}.Draw(), realm, func() (none [16]byte) { return none })
+}
+
 // granted is what a grant allows, and for which plan.
 type granted struct{ actor, verb, resource, namespace, plan string }
 

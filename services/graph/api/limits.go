@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/selector"
 )
 
 // Limits of concurrent requests to a realm, in all and for one actor; Process bounds those of all
@@ -49,29 +47,6 @@ func pendingOf(name string) int {
 		return pendingBytes
 	}
 	return pendingSmallBytes
-}
-
-// Limits of a label selector: each object of a list is compared with all of it.
-const (
-	maxSelector     = 64 << 10 // bytes
-	maxRequirements = 256
-)
-
-// labelsOf parses a label selector.
-func labelsOf(text string) (selector.Selector, *lifecycle.Error) {
-	if len(text) > maxSelector {
-		return nil, &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
-			"label_selector: %d bytes; at most %d: select by fewer values, or in several requests", len(text), maxSelector)}
-	}
-	labels, err := selector.Parse(text)
-	if err != nil {
-		return nil, lifecycle.ErrBadRequest("label_selector: %v", err)
-	}
-	if len(labels) > maxRequirements {
-		return nil, &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
-			"label_selector: %d requirements; at most %d", len(labels), maxRequirements)}
-	}
-	return labels, nil
 }
 
 // user returns the name under which a request counts for limits: the actor or, for an
@@ -123,20 +98,4 @@ func (s *server) occupying(places *admission.Limiter, q *request, handle func(ct
 		s.reads.Release(user)
 		q.answer(nil, s.stopping())
 	}
-}
-
-// overloaded returns the error for a read that gets no place. why is the error of the limiter; nil
-// for another limit of the realm.
-func (s *server) overloaded(ctx context.Context, why error) *lifecycle.Error {
-	if ctx.Err() != nil {
-		return s.stopping()
-	}
-	e := &lifecycle.Error{
-		Reason: api.ErrTooManyRequests, RetryAfter: 50 * time.Millisecond,
-		Message: fmt.Sprintf("realm %s: too many reads are under way; try again later", s.Realm),
-	}
-	if errors.Is(why, admission.ErrShared) {
-		e.Message = fmt.Sprintf("this process: too many reads are under way in all realms to take one more in realm %s; try again later", s.Realm)
-	}
-	return e
 }

@@ -20,28 +20,23 @@ import (
 const maxParkedIDs = 1000
 
 // listParked replies with parked work.
-func (s *replicaServer) listParked(q *request) {
-	at, err := s.target(q)
+func (s *streamsServer) listParked(q *request, at bus.API) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
+	}
 	var r coppicev1.ListParkedRequest
-	if err == nil {
-		err = realmWide(at)
+	if err := q.read(&r); err != nil {
+		return err
 	}
-	if err == nil {
-		err = q.read(&r)
-	}
-	if n := len(r.GetIds()); err == nil && n > maxParkedIDs {
-		err = lifecycle.ErrBadRequest("%d ids; a request has at most %d", n, maxParkedIDs)
+	if n := len(r.GetIds()); n > maxParkedIDs {
+		return lifecycle.ErrBadRequest("%d ids; a request has at most %d", n, maxParkedIDs)
 	}
 	filter := ""
 	if r.GetSubject() != "" {
 		filter = bus.ParkedSubject(s.Realm, r.GetSubject(), 0)
-		if from, ok := bus.Unparked(s.Realm, filter); err == nil && (!ok || from != r.GetSubject() || strings.ContainsAny(from, "*>")) {
-			err = lifecycle.ErrBadRequest("subject: %q is not the subject of a call in realm %s", r.GetSubject(), s.Realm)
+		if from, ok := bus.Unparked(s.Realm, filter); !ok || from != r.GetSubject() || strings.ContainsAny(from, "*>") {
+			return lifecycle.ErrBadRequest("subject: %q is not the subject of a call in realm %s", r.GetSubject(), s.Realm)
 		}
-	}
-	if err != nil {
-		q.answer(nil, err)
-		return
 	}
 	s.within(s.pages, q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		p := parkedPage{limit: int(r.GetLimit()), room: min(q.maxPayload/3, maxStreamed), content: r.GetContent()}
@@ -50,7 +45,7 @@ func (s *replicaServer) listParked(q *request) {
 			fail = s.parkedByID(ctx, &p, r.GetIds())
 		} else {
 			var left uint64
-			left, fail = bus.ReadDirect(ctx, s.r.JS.Conn(), bus.DirectRead{
+			left, fail = bus.ReadDirect(ctx, s.c.JS.Conn(), bus.DirectRead{
 				Stream: bus.ParkedStream(s.Realm), From: r.GetAfter() + 1, Filter: filter, Batch: p.batch(), MaxBytes: 2 * maxStreamed,
 			}, func(m bus.DirectMessage) error { return p.add(m.Sequence, m.Data, m.Pending) })
 			if n := len(p.Parked); fail == nil && left > 0 && n > 0 { // the batch ended because of its size
@@ -62,6 +57,7 @@ func (s *replicaServer) listParked(q *request) {
 		}
 		return &p.ListParkedReply, nil
 	})
+	return nil
 }
 
 // parkedPage is a page of parked work under construction.
@@ -110,8 +106,8 @@ func (p *parkedPage) add(id uint64, data []byte, left uint64) error {
 	return nil
 }
 
-func (s *replicaServer) parkedByID(ctx context.Context, p *parkedPage, ids []uint64) error {
-	stream, err := s.r.JS.Stream(ctx, bus.ParkedStream(s.Realm))
+func (s *streamsServer) parkedByID(ctx context.Context, p *parkedPage, ids []uint64) error {
+	stream, err := s.c.JS.Stream(ctx, bus.ParkedStream(s.Realm))
 	if err != nil {
 		return err
 	}
@@ -139,33 +135,30 @@ func parkedMessage(ctx context.Context, stream jetstream.Stream, id uint64) (*je
 }
 
 // retryParked publishes parked work again on its original subject.
-func (s *replicaServer) retryParked(q *request) { s.eachParked(q, s.republish) }
+func (s *streamsServer) retryParked(q *request, at bus.API) *lifecycle.Error {
+	return s.eachParked(q, at, s.republish)
+}
 
 // dropParked deletes parked work. The work stays pending in the state, and is published
 // again after some time.
-func (s *replicaServer) dropParked(q *request) {
-	s.eachParked(q, func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error { return nil })
+func (s *streamsServer) dropParked(q *request, at bus.API) *lifecycle.Error {
+	return s.eachParked(q, at, func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error { return nil })
 }
 
 // eachParked calls do for each piece of parked work, and then deletes it.
-func (s *replicaServer) eachParked(q *request, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error) {
-	at, err := s.target(q)
+func (s *streamsServer) eachParked(q *request, at bus.API, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
+	}
 	var r coppicev1.ParkedRequest
-	if err == nil {
-		err = realmWide(at)
+	if err := q.read(&r); err != nil {
+		return err
 	}
-	if err == nil {
-		err = q.read(&r)
-	}
-	if n := len(r.GetIds()); err == nil && (n == 0 || n > maxParkedIDs) {
-		err = lifecycle.ErrBadRequest("%d ids; a request has 1 to %d", n, maxParkedIDs)
-	}
-	if err != nil {
-		q.answer(nil, err)
-		return
+	if n := len(r.GetIds()); n == 0 || n > maxParkedIDs {
+		return lifecycle.ErrBadRequest("%d ids; a request has 1 to %d", n, maxParkedIDs)
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		stream, fail := s.r.JS.Stream(ctx, bus.ParkedStream(s.Realm))
+		stream, fail := s.c.JS.Stream(ctx, bus.ParkedStream(s.Realm))
 		if fail != nil {
 			return nil, s.jetStream("parked work", fail)
 		}
@@ -179,9 +172,10 @@ func (s *replicaServer) eachParked(q *request, do func(context.Context, *jetstre
 		}
 		return reply, nil
 	})
+	return nil
 }
 
-func (s *replicaServer) oneParked(
+func (s *streamsServer) oneParked(
 	ctx context.Context, stream jetstream.Stream, id uint64, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error,
 ) *lifecycle.Error {
 	m, err := parkedMessage(ctx, stream, id)
@@ -208,7 +202,7 @@ func (s *replicaServer) oneParked(
 // republish publishes parked work again. The subject on which it is parked decides where it
 // is published, and not its content: permissions bind the subject to the worker that parked
 // it.
-func (s *replicaServer) republish(ctx context.Context, m *jetstream.RawStreamMsg) *lifecycle.Error {
+func (s *streamsServer) republish(ctx context.Context, m *jetstream.RawStreamMsg) *lifecycle.Error {
 	var p coppicev1.Parked
 	subject, ok := bus.Unparked(s.Realm, m.Subject)
 	if err := proto.Unmarshal(m.Data, &p); err != nil || !ok || p.GetSubject() != subject {
@@ -220,7 +214,7 @@ func (s *replicaServer) republish(ctx context.Context, m *jetstream.RawStreamMsg
 		again.Header = nats.Header{bus.HeaderContentType: []string{bus.ContentJSON}}
 	}
 	// Full means that the stream already has a message with this subject.
-	if _, err := s.r.JS.PublishMsg(ctx, again); err != nil && bus.Classify(err) != bus.Full {
+	if _, err := s.c.JS.PublishMsg(ctx, again); err != nil && bus.Classify(err) != bus.Full {
 		return s.jetStream(fmt.Sprintf("parked work %d", m.Sequence), err)
 	}
 	return nil

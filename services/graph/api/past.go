@@ -36,7 +36,7 @@ type pastRead struct {
 
 // readPast serves reads of an earlier revision. The writer serves them, and no other replica does,
 // so that a client that sends a request again finds the state that was built for it.
-func (s *writerServer) readPast(q *request, at bus.API) *lifecycle.Error {
+func (s *objectsWriter) readPast(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.ReadPastRequest
 	if err := q.read(&r); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *writerServer) readPast(q *request, at bus.API) *lifecycle.Error {
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		reply := &coppicev1.ReadPastReply{}
 		err := s.ofThePast(ctx, at.Actor, read, reply)
-		if !s.w.Lease.Holds() { // revisions that this process has not seen may exist
+		if !s.c.Lease.Holds() { // revisions that this process has not seen may exist
 			return nil, s.notWriter()
 		}
 		if err != nil {
@@ -60,7 +60,7 @@ func (s *writerServer) readPast(q *request, at bus.API) *lifecycle.Error {
 }
 
 // pastRead checks a request.
-func (s *writerServer) pastRead(q *request, at bus.API, r *coppicev1.ReadPastRequest) (read pastRead, err *lifecycle.Error) {
+func (s *objectsWriter) pastRead(q *request, at bus.API, r *coppicev1.ReadPastRequest) (read pastRead, err *lifecycle.Error) {
 	switch {
 	case r.GetRevision() > 0:
 		read.point.Revision = r.GetRevision()
@@ -100,7 +100,7 @@ func (s *writerServer) pastRead(q *request, at bus.API, r *coppicev1.ReadPastReq
 			read.places = s.plans
 		}
 		read.answer = func(ctx context.Context, p *history.Past, reply *coppicev1.ReadPastReply) *lifecycle.Error {
-			m, err := s.resolved(ctx, p.Snapshot, q, at, of.Resolve, uids, p.Snapshot.Time())
+			m, err := resolved(ctx, s.server, p.Snapshot, q, at, of.Resolve, uids, p.Snapshot.Time())
 			reply.Read = &coppicev1.ReadPastReply_Resolved{Resolved: m}
 			return err
 		}
@@ -122,8 +122,8 @@ func (s *writerServer) pastRead(q *request, at bus.API, r *coppicev1.ReadPastReq
 }
 
 // ofThePast finds the commit, waits for its state, and reads it.
-func (s *writerServer) ofThePast(ctx context.Context, actor string, read pastRead, reply *coppicev1.ReadPastReply) *lifecycle.Error {
-	c, err := s.w.Past.Find(ctx, read.point)
+func (s *objectsWriter) ofThePast(ctx context.Context, actor string, read pastRead, reply *coppicev1.ReadPastReply) *lifecycle.Error {
+	c, err := s.c.Past.Find(ctx, read.point)
 	if err != nil {
 		return s.noPast(err)
 	}
@@ -135,7 +135,7 @@ func (s *writerServer) ofThePast(ctx context.Context, actor string, read pastRea
 	}
 	waiting, cancel := context.WithTimeout(ctx, buildTime)
 	defer cancel()
-	past, err := s.w.Past.At(waiting, actor, c)
+	past, err := s.c.Past.At(waiting, actor, c)
 	if err != nil {
 		return s.noPast(err)
 	}
@@ -156,7 +156,7 @@ func (s *writerServer) ofThePast(ctx context.Context, actor string, read pastRea
 }
 
 // noPast returns the error for a state that cannot be read, or not yet.
-func (s *server) noPast(err error) *lifecycle.Error {
+func (s *objectsWriter) noPast(err error) *lifecycle.Error {
 	var refused *lifecycle.Error
 	var building *history.BuildingError
 	switch {

@@ -20,40 +20,37 @@ import (
 // maxPlan is the maximum number of objects of a plan.
 const maxPlan = 200000
 
-// The defaults of Config.PlanLimit and Config.PlanTime.
+// The defaults of WriterConfig.PlanLimit and WriterConfig.PlanTime.
 const (
 	defaultPlanLimit = 20000
 	defaultPlanTime  = 250 * time.Millisecond
 )
 
 // plan replies with what a deletion would do.
-func (s *replicaServer) plan(q *request) {
-	at, err := s.target(q)
+func (s *objectsReplica) plan(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.PlanRequest
-	if err == nil {
-		err = q.read(&r)
+	if err := q.read(&r); err != nil {
+		return err
 	}
-	if err == nil && r.GetAskGrant() {
-		if err = checkAsk(&coppicev1.PlanRequest{AskGrant: true, Protocol: r.GetProtocol()}, &r); err == nil {
-			q.answer(&coppicev1.PlanReply{Grant: s.Grants.give(at, "", s.r.Now())}, nil)
-			return
+	if r.GetAskGrant() {
+		if err := checkAsk(&coppicev1.PlanRequest{AskGrant: true, Protocol: r.GetProtocol()}, &r); err != nil {
+			return err
 		}
+		q.answer(&coppicev1.PlanReply{Grant: s.c.Grants.give(at, "", s.now())}, nil)
+		return nil
 	}
-	var d plan.Deletion
-	if err == nil {
-		d, err = planDeletion(at, &r)
-	}
-	if err == nil {
-		err = s.Grants.covers(at, r.GetDelete(), "", s.r.Now())
-	}
+	d, err := planDeletion(at, &r)
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
+	}
+	if err := s.c.Grants.covers(at, r.GetDelete(), "", s.now()); err != nil {
+		return err
 	}
 	s.readAtLeast(s.plans, q, r.GetMinRevision(), func(ctx context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-		reply, err := planOf(ctx, snap, q, d, &r, s.now(snap))
+		reply, err := planOf(ctx, snap, q, d, &r, s.timeOf(snap))
 		return reply, err
 	})
+	return nil
 }
 
 // planDeletion returns what a request plans.
@@ -128,14 +125,14 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecyc
 // planned returns an error unless the deletion has the options of the plan that the request names, and
 // a function that checks the grants of the deletion, computes its plan again in the commit that acts,
 // and refuses the deletion unless that is the plan that the request names.
-func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion) (func(*writer.OpenCommit) *lifecycle.Error, *lifecycle.Error) {
+func (s *objectsWriter) planned(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion) (func(*writer.OpenCommit) *lifecycle.Error, *lifecycle.Error) {
 	was, err := d.Named(r.GetPlan())
 	if err != nil {
 		return nil, err
 	}
-	limit, most := cmp.Or(c.PlanLimit, defaultPlanLimit), cmp.Or(c.PlanTime, defaultPlanTime)
+	limit, most := cmp.Or(s.c.PlanLimit, defaultPlanLimit), cmp.Or(s.c.PlanTime, defaultPlanTime)
 	return func(on *writer.OpenCommit) *lifecycle.Error {
-		if err := c.Grants.covers(at, r, r.GetPlan(), on.Ctx.Now.Time()); err != nil {
+		if err := s.c.Grants.covers(at, r, r.GetPlan(), on.Ctx.Now.Time()); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), most)

@@ -13,7 +13,7 @@ import (
 // matching returns a function that finds, at a snapshot and a time, the objects of a kind that expiry policies
 // would delete if the brake did not pause their deletion (B4.4). Policies that delete nothing are left out:
 // those that report only, and those that cannot be evaluated.
-func (s *writerServer) matching(ctx context.Context, snap *state.Snapshot, kind *lifecycle.Kind, at lifecycle.Time) plan.Matching {
+func (s *expiryServer) matching(ctx context.Context, snap *state.Snapshot, kind *lifecycle.Kind, at lifecycle.Time) plan.Matching {
 	return func(paused, visit func(*lifecycle.Node) bool) *lifecycle.Error {
 		policies := snap.Kinds().Resource(policyResource)
 		if policies == nil {

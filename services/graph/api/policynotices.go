@@ -17,11 +17,11 @@ import (
 )
 
 // noticeCalls returns the calls to the program that a policy names, nil if it names none.
-func (s *writerServer) noticeCalls(ctx context.Context, p *duePolicy) (*propagator.NoticeCalls, *lifecycle.Error) {
-	if p.Call == "" || p.ReportOnly || s.w.NoticeCalls == nil {
+func (s *expiryServer) noticeCalls(ctx context.Context, p *duePolicy) (*propagator.NoticeCalls, *lifecycle.Error) {
+	if p.Call == "" || p.ReportOnly || s.c.NoticeCalls == nil {
 		return nil, nil
 	}
-	calls, err := s.w.NoticeCalls(ctx, p.Call)
+	calls, err := s.c.NoticeCalls(ctx, p.Call)
 	if err != nil {
 		return nil, s.jetStream("calls of "+p.Call, err)
 	}
@@ -30,7 +30,7 @@ func (s *writerServer) noticeCalls(ctx context.Context, p *duePolicy) (*propagat
 
 // publishCalls publishes calls that were collected. After an error no object is deleted before the
 // evaluation is repeated.
-func (s *writerServer) publishCalls(ctx context.Context, calls *propagator.NoticeCalls) *lifecycle.Error {
+func (s *expiryServer) publishCalls(ctx context.Context, calls *propagator.NoticeCalls) *lifecycle.Error {
 	if calls == nil {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (s *writerServer) publishCalls(ctx context.Context, calls *propagator.Notic
 const noticeAgain = time.Hour
 
 // notifyGiven notifies about notices that were given now.
-func (s *writerServer) notifyGiven(ctx context.Context, p *duePolicy, m *command.Matched, objects []uid.UID, calls *propagator.NoticeCalls) {
+func (s *expiryServer) notifyGiven(ctx context.Context, p *duePolicy, m *command.Matched, objects []uid.UID, calls *propagator.NoticeCalls) {
 	if len(objects) == 0 {
 		return
 	}
@@ -67,9 +67,9 @@ func (s *writerServer) notifyGiven(ctx context.Context, p *duePolicy, m *command
 }
 
 // notice has people notified of a notice.
-func (s *writerServer) notice(snap *state.Snapshot, n *lifecycle.Node, p *expirypolicy.Policy, name string, given lifecycle.Notice) {
-	if s.w.Noticed != nil {
-		s.w.Noticed(snap, n, p, name, given)
+func (s *expiryServer) notice(snap *state.Snapshot, n *lifecycle.Node, p *expirypolicy.Policy, name string, given lifecycle.Notice) {
+	if s.c.Noticed != nil {
+		s.c.Noticed(snap, n, p, name, given)
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *writerServer) notice(snap *state.Snapshot, n *lifecycle.Node, p *expiry
 const maxStale = 4096
 
 // withdrawStale withdraws notices whose policies do not exist any more, or were changed.
-func (s *writerServer) withdrawStale(ctx context.Context) (*coppicev1.ExamineReply, *lifecycle.Error) {
+func (s *expiryServer) withdrawStale(ctx context.Context) (*coppicev1.ExamineReply, *lifecycle.Error) {
 	snap := s.State.Snapshot().Until(ctx)
 	defer snap.Close()
 	reply := &coppicev1.ExamineReply{}
@@ -95,7 +95,7 @@ func (s *writerServer) withdrawStale(ctx context.Context) (*coppicev1.ExamineRep
 		}
 		return n
 	}
-	now := lifecycle.TimeOf(s.w.Now())
+	now := lifecycle.TimeOf(s.now())
 	snap.EachNotice("", func(u uid.UID, list []lifecycle.Notice) bool {
 		reply.Examined++
 		if slices.ContainsFunc(list, func(n lifecycle.Notice) bool { return n.Withdrawn(policy(n.Policy), now) }) {

@@ -8,7 +8,7 @@ import (
 )
 
 // protect handles the verbs protect and unprotect.
-func (s *writerServer) protect(q *request, at bus.API) *lifecycle.Error {
+func (s *objectsWriter) protect(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.ProtectRequest
 	if err := q.read(&r); err != nil {
 		return err

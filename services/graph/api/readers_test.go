@@ -99,8 +99,9 @@ func serveReadersWithin(
 	n := testkit.NATS(t)
 	answers, js := testkit.Conn(t, n, bus.RoleAnswers), testkit.JetStream(t, n, bus.RoleGraph)
 	service, err := ServeReplica(Config{Realm: bus.DefaultRealm, Conn: answers, State: s, Process: process, Log: slog.New(slog.DiscardHandler)}, Replica{
-		Reached:   func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() },
-		Heartbeat: heartbeat, Log: log, Verify: verify, JS: js, Now: time.Now,
+		Reached: func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() },
+		Now:     time.Now,
+		Streams: StreamsConfig{Heartbeat: heartbeat, Log: log, Verify: verify, JS: js},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (r *logReading) lookChunk(ctx context.Context, from *uint64, until uint64) 
 		return err
 	}
 	defer leave()
-	_, err = r.s.r.Log.Read(ctx, *from, logChunk, maxStreamed, func(m eventlog.Message) error {
+	_, err = r.s.c.Log.Read(ctx, *from, logChunk, maxStreamed, func(m eventlog.Message) error {
 		if m.Position >= until {
 			return errEnough
 		}
@@ -78,11 +78,11 @@ func (r *logReading) lookChunk(ctx context.Context, from *uint64, until uint64) 
 // expired returns the error for a revision that precedes what can be read, or for r.next if it is zero. The error names
 // what is missing, and what can be read. It is nil if the revision can be read.
 func (r *logReading) expired(ctx context.Context, readable *eventlog.Readable, revision uint64) error {
-	_, err := r.s.r.Log.Read(ctx, r.first, logChunk, maxStreamed, func(m eventlog.Message) error {
-		h, foreign := r.s.r.Log.Keys().Check(m)
+	_, err := r.s.c.Log.Read(ctx, r.first, logChunk, maxStreamed, func(m eventlog.Message) error {
+		h, foreign := r.s.c.Log.Keys().Check(m)
 		if foreign == "" {
 			var err error
-			if foreign, err = r.s.r.Log.Skips(ctx, m, &h); err != nil {
+			if foreign, err = r.s.c.Log.Skips(ctx, m, &h); err != nil {
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func (r *logReading) gap(ctx context.Context, position uint64, h *eventlog.Heade
 	revision := uint64(1) // the first one that is missing
 	if r.sequence > 0 {
 		revision = 0
-		_, err := r.s.r.Log.Read(ctx, r.position, 1, maxStreamed, func(m eventlog.Message) error {
+		_, err := r.s.c.Log.Read(ctx, r.position, 1, maxStreamed, func(m eventlog.Message) error {
 			if m.Position != r.position { // it is gone since
 				return errEnough
 			}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -49,35 +50,31 @@ const (
 // readLog replies with commits of the log. A reply ends after about maxLogReply bytes, and the
 // client asks for the rest, so that a slow client costs bounded memory here and in the NATS
 // server.
-func (s *replicaServer) readLog(q *request) {
-	at, err := s.target(q)
+func (s *streamsServer) readLog(q *request, at bus.API) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
+	}
 	r := &logReading{s: s}
-	if err == nil {
-		err = realmWide(at)
+	if err := q.read(&r.ReadLogRequest); err != nil {
+		return err
 	}
-	if err == nil {
-		err = q.read(&r.ReadLogRequest)
+	if err := r.prepare(); err != nil {
+		return err
 	}
-	if err == nil {
-		err = r.prepare()
-	}
-	var leave func()
-	if err == nil {
-		leave, err = s.logReaders.enter(at.Actor)
-	}
+	leave, err := s.logReaders.enter(at.Actor)
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
 	s.stream(q, leave, r.serve, func(why *coppicev1.Status) proto.Message {
 		return &coppicev1.LogBatch{Format: logFormat, From: r.from, Next: r.next, First: r.first, Last: r.last, End: true, Error: why}
 	})
+	return nil
 }
 
 // logReading is one reply to readlog.
 type logReading struct {
 	coppicev1.ReadLogRequest
-	s   *replicaServer
+	s   *streamsServer
 	out *sender
 
 	mention [][]byte // a commit has to mention one of these,
@@ -123,11 +120,11 @@ var errEnough = errors.New("enough")
 func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	r.out = out
 	if r.GetFromSequence() == 0 && r.GetFromRevision() != 0 { // before it is known what can be read, which the search may change
-		if r.next, err = r.s.r.Log.Seek(ctx, r.GetFromRevision()); err != nil {
+		if r.next, err = r.s.c.Log.Seek(ctx, r.GetFromRevision()); err != nil {
 			return err
 		}
 	}
-	readable, err := r.s.r.Log.Readable(ctx)
+	readable, err := r.s.c.Log.Readable(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,7 +172,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	if err != nil {
 		return err
 	}
-	until := r.s.r.until(readerTime)
+	until := r.s.until(readerTime)
 	for {
 		if r.ToSequence != 0 && r.next > r.ToSequence || time.Now().After(until) {
 			return r.end()
@@ -200,7 +197,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 		case !r.GetFollow():
 			return r.end()
 		default:
-			if err := r.pause(ctx, r.s.r.Heartbeat, func(ctx context.Context) { _ = r.s.r.Reached(ctx, at.GetRevision()+1) }); err != nil {
+			if err := r.pause(ctx, r.s.c.Heartbeat, func(ctx context.Context) { _ = r.s.reached(ctx, at.GetRevision()+1) }); err != nil {
 				return err
 			}
 		}
@@ -211,7 +208,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 // damaged segment. The error says that this has those from r.next on; it is failed if nothing has changed.
 func (r *logReading) cut(ctx context.Context, failed error) error {
 	for {
-		readable, err := r.s.r.Log.Readable(ctx)
+		readable, err := r.s.c.Log.Readable(ctx)
 		if err = cmp.Or(err, readable.Unavailable); err != nil {
 			return err
 		}
@@ -241,7 +238,7 @@ func (r *logReading) pause(ctx context.Context, most time.Duration, wait func(co
 
 // beat sends a batch without entries if none was sent for a while.
 func (r *logReading) beat() error {
-	if time.Since(r.out.sent) < r.s.r.Heartbeat {
+	if time.Since(r.out.sent) < r.s.c.Heartbeat {
 		return nil
 	}
 	return r.flush(false)
@@ -249,7 +246,7 @@ func (r *logReading) beat() error {
 
 // placeToRead waits for a place to read and send a chunk of the log or of warnings,
 // and calls beat meanwhile.
-func (s *replicaServer) placeToRead(ctx context.Context, beat func() error) (leave func(), err error) {
+func (s *streamsServer) placeToRead(ctx context.Context, beat func() error) (leave func(), err error) {
 	leave = func() { s.logChunks.Release("") }
 	if s.logChunks.Try("") == nil {
 		return leave, nil
@@ -258,7 +255,7 @@ func (s *replicaServer) placeToRead(ctx context.Context, beat func() error) (lea
 	defer cancel()
 	acquired := make(chan error, 1)
 	go func() { acquired <- s.logChunks.Acquire(acquiring, "") }()
-	tick := time.NewTicker(s.r.Heartbeat)
+	tick := time.NewTicker(s.c.Heartbeat)
 	defer tick.Stop()
 	for {
 		select {
@@ -283,7 +280,7 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	defer leave()
-	pending, err := r.s.r.Log.Read(ctx, r.next, logChunk, maxStreamed, func(m eventlog.Message) error { return r.visit(ctx, m) })
+	pending, err := r.s.c.Log.Read(ctx, r.next, logChunk, maxStreamed, func(m eventlog.Message) error { return r.visit(ctx, m) })
 	if len(r.entries) > 0 { // also after an error: next is after them
 		if err := r.flush(false); err != nil {
 			return false, err
@@ -363,11 +360,11 @@ func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev
 // missing before it.
 func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string, err error) {
 	r.missed, r.reached = r.missed || m.Position > r.reached+1, m.Position
-	h, foreign := r.s.r.Log.Keys().Check(m)
+	h, foreign := r.s.c.Log.Keys().Check(m)
 	if foreign != "" {
 		return foreign, nil
 	}
-	if why, err = r.s.r.Log.Skips(ctx, m, &h); why != "" || err != nil {
+	if why, err = r.s.c.Log.Skips(ctx, m, &h); why != "" || err != nil {
 		return why, err
 	}
 	if h.Sequence <= r.sequence {

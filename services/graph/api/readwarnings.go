@@ -23,22 +23,17 @@ const (
 )
 
 // readWarnings replies with the stored warnings and, if asked, with later ones.
-func (s *replicaServer) readWarnings(q *request) {
-	at, err := s.target(q)
+func (s *streamsServer) readWarnings(q *request, at bus.API) *lifecycle.Error {
 	r := &warningReading{s: s}
-	if err == nil {
-		err = q.read(&r.ReadWarningsRequest)
+	if err := q.read(&r.ReadWarningsRequest); err != nil {
+		return err
 	}
-	if _, fail := uid.Parse(r.GetUid()); err == nil && r.GetUid() != "" && fail != nil {
-		err = lifecycle.ErrBadRequest("uid: %v", fail)
+	if _, err := uid.Parse(r.GetUid()); r.GetUid() != "" && err != nil {
+		return lifecycle.ErrBadRequest("uid: %v", err)
 	}
-	var leave func()
-	if err == nil {
-		leave, err = s.warningReaders.enter(at.Actor)
-	}
+	leave, err := s.warningReaders.enter(at.Actor)
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
 	group, plural, namespace := bus.GroupToken(at.Group), at.Plural, at.Namespace
 	if plural == "" {
@@ -51,12 +46,13 @@ func (s *replicaServer) readWarnings(q *request) {
 	s.stream(q, leave, r.serve, func(why *coppicev1.Status) proto.Message {
 		return &coppicev1.WarningBatch{Next: r.next, End: true, Error: why}
 	})
+	return nil
 }
 
 // warningReading is one reply to readwarnings.
 type warningReading struct {
 	coppicev1.ReadWarningsRequest
-	s      *replicaServer
+	s      *streamsServer
 	out    *sender
 	filter string
 
@@ -68,7 +64,7 @@ type warningReading struct {
 func (r *warningReading) serve(ctx context.Context, out *sender) error {
 	r.out, r.next = out, max(r.GetFromSequence(), 1)
 	if r.GetNewOnly() && r.GetFromSequence() == 0 {
-		stream, err := r.s.r.JS.Stream(ctx, bus.WarningStream(r.s.Realm))
+		stream, err := r.s.c.JS.Stream(ctx, bus.WarningStream(r.s.Realm))
 		if err != nil {
 			return err
 		}
@@ -77,7 +73,7 @@ func (r *warningReading) serve(ctx context.Context, out *sender) error {
 	if err := r.flush(false); err != nil { // shows the client that it is served, and the start position
 		return err
 	}
-	until := r.s.r.until(readerTime)
+	until := r.s.until(readerTime)
 	for {
 		pending, err := r.chunk(ctx)
 		switch {
@@ -103,7 +99,7 @@ func (r *warningReading) serve(ctx context.Context, out *sender) error {
 
 // beat sends a batch without warnings if none was sent for a while.
 func (r *warningReading) beat() error {
-	if time.Since(r.out.sent) < r.s.r.Heartbeat {
+	if time.Since(r.out.sent) < r.s.c.Heartbeat {
 		return nil
 	}
 	return r.flush(false)
@@ -117,7 +113,7 @@ func (r *warningReading) chunk(ctx context.Context) (pending uint64, err error) 
 	}
 	defer leave()
 	read := bus.DirectRead{Stream: bus.WarningStream(r.s.Realm), From: r.next, Filter: r.filter, Batch: warningChunk, MaxBytes: maxStreamed}
-	pending, err = bus.ReadDirect(ctx, r.s.r.JS.Conn(), read, r.visit)
+	pending, err = bus.ReadDirect(ctx, r.s.c.JS.Conn(), read, r.visit)
 	if len(r.warnings) > 0 {
 		err = errors.Join(err, r.flush(false))
 	}

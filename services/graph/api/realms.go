@@ -15,8 +15,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Realms is what ServeRealms needs in addition to Config, of which Realm is
-// bus.SystemRealm and State is nil. Errors of type *lifecycle.Error are refusals.
+// Realms is what a realmsServer needs in addition to a server. Errors of type *lifecycle.Error are refusals.
 type Realms struct {
 	// List returns the list of realms, ordered by name, and its version. Its realms must
 	// not be changed.
@@ -35,118 +34,85 @@ type Realms struct {
 // realmsServer serves requests about the list of realms. All graph services share them.
 type realmsServer struct {
 	*server
-	r Realms
+	c Realms
 }
 
-// queueRealms is the queue group in which graph services share requests about the list.
-const queueRealms = "realms"
+// newRealmsServer returns the verbs about the list of realms.
+func newRealmsServer(s *server, c Realms) *realmsServer { return &realmsServer{s, c} }
 
-// ServeRealms serves requests about the list of realms until it is stopped.
-func ServeRealms(c Config, r Realms) (Stopper, error) {
-	s, err := newServer(c, shares{}, "coppice-realms", "Coppice's list of realms", queueRealms)
-	if err != nil {
-		return nil, err
+// readAbout reads a request about one realm, which its subject names.
+func readAbout(q *request, at bus.API, m versioned) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
 	}
-	rs := &realmsServer{server: s, r: r}
-	for _, e := range []struct {
-		*endpoint
-		handle func(*request)
-	}{
-		{&endpoint{name: bus.VerbCreateRealm, subject: bus.APIPattern(bus.AnyRealm, bus.VerbCreateRealm)}, rs.create},
-		{&endpoint{name: bus.VerbDeleteRealm, subject: bus.APIPattern(bus.AnyRealm, bus.VerbDeleteRealm)}, rs.delete},
-		{s.verb(bus.VerbListRealms), rs.list},
-		{s.operation(bus.OpRealms, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner), rs.names},
-	} {
-		if err := s.add(e.endpoint, e.handle); err != nil {
-			_ = s.Stop()
-			return nil, err
-		}
+	if err := q.read(m); err != nil {
+		return err
 	}
-	s.subscribed()
-	return rs, nil
-}
-
-// about reads a request about one realm, which its subject names.
-func (s *realmsServer) about(q *request, m versioned) (bus.API, *lifecycle.Error) {
-	at, err := s.target(q)
-	if err == nil {
-		err = realmWide(at)
+	if err := bus.CheckRealm(at.Realm); err != nil {
+		return &lifecycle.Error{Reason: api.ErrInvalid, Message: err.Error()}
 	}
-	if err == nil {
-		err = q.read(m)
-	}
-	if err != nil {
-		return at, err
-	}
-	if fail := bus.CheckRealm(at.Realm); fail != nil {
-		return at, &lifecycle.Error{Reason: api.ErrInvalid, Message: fail.Error()}
-	}
-	return at, nil
+	return nil
 }
 
 // maxRequestID is the maximum number of bytes of the id of a request that creates a realm.
 const maxRequestID = 64
 
-func (s *realmsServer) create(q *request) {
+// create handles the verb createrealm.
+func (s *realmsServer) create(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.CreateRealmRequest
-	at, err := s.about(q, &r)
-	if n := len(r.GetId()); err == nil && n > maxRequestID {
-		err = lifecycle.ErrBadRequest("id: it has %d bytes; the id of a request has at most %d", n, maxRequestID)
+	if err := readAbout(q, at, &r); err != nil {
+		return err
 	}
-	if err != nil {
-		q.answer(nil, err)
-		return
+	if n := len(r.GetId()); n > maxRequestID {
+		return lifecycle.ErrBadRequest("id: it has %d bytes; the id of a request has at most %d", n, maxRequestID)
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		r, err := s.r.Create(ctx, at.Realm, at.Actor, r.GetId())
+		r, err := s.c.Create(ctx, at.Realm, at.Actor, r.GetId())
 		return &coppicev1.CreateRealmReply{Realm: r}, s.refusal(err)
 	})
+	return nil
 }
 
-func (s *realmsServer) delete(q *request) {
+// delete handles the verb deleterealm.
+func (s *realmsServer) delete(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.DeleteRealmRequest
-	at, err := s.about(q, &r)
-	if err == nil && r.GetConfirm() != at.Realm {
-		err = lifecycle.ErrBadRequest("confirm: %q; to delete realm %q with its log, name it here", r.GetConfirm(), at.Realm)
+	if err := readAbout(q, at, &r); err != nil {
+		return err
 	}
-	if err == nil && !r.GetWithoutArchive() && !s.r.Archives {
-		err = lifecycle.ErrBadRequest("realm %q has no archive, so that its log would be lost: set without_archive (--without-archive) to delete it nevertheless, or start the graph services with --archive", at.Realm)
+	if r.GetConfirm() != at.Realm {
+		return lifecycle.ErrBadRequest("confirm: %q; to delete realm %q with its log, name it here", r.GetConfirm(), at.Realm)
 	}
-	if err != nil {
-		q.answer(nil, err)
-		return
+	if !r.GetWithoutArchive() && !s.c.Archives {
+		return lifecycle.ErrBadRequest("realm %q has no archive, so that its log would be lost: set without_archive (--without-archive) to delete it nevertheless, or start the graph services with --archive", at.Realm)
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		deleted, err := s.r.Delete(ctx, at.Realm, at.Actor, r.GetWithoutArchive())
+		deleted, err := s.c.Delete(ctx, at.Realm, at.Actor, r.GetWithoutArchive())
 		return &coppicev1.DeleteRealmReply{Realm: deleted}, s.refusal(err)
 	})
+	return nil
 }
 
 // maxRealmNames is the maximum number of names in a request for a list of realms.
 const maxRealmNames = 1_000
 
-func (s *realmsServer) list(q *request) {
-	at, err := s.target(q)
+// list handles the verb listrealms.
+func (s *realmsServer) list(q *request, at bus.API) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
+	}
 	var r coppicev1.ListRealmsRequest
-	if err == nil {
-		err = realmWide(at)
+	if err := q.read(&r); err != nil {
+		return err
 	}
-	if err == nil {
-		err = q.read(&r)
-	}
-	if n := len(r.GetNames()); err == nil && n > maxRealmNames {
-		err = lifecycle.ErrBadRequest("names: %d names, and a request has at most %d; send several requests, or leave out names to list all realms", n, maxRealmNames)
-	}
-	if err != nil {
-		q.answer(nil, err)
-		return
+	if n := len(r.GetNames()); n > maxRealmNames {
+		return lifecycle.ErrBadRequest("names: %d names, and a request has at most %d; send several requests, or leave out names to list all realms", n, maxRealmNames)
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		realms, _, err := s.r.List(ctx)
+		realms, _, err := s.c.List(ctx)
 		if err != nil {
 			return nil, s.refusal(err)
 		}
-		writers := s.r.Writers()
+		writers := s.c.Writers()
 		reply := &coppicev1.ListRealmsReply{}
 		for _, listed := range realms {
 			if len(r.GetNames()) > 0 && !slices.Contains(r.GetNames(), listed.GetName()) || listed.GetState() == coppicev1.RealmState_REALM_STATE_DELETED && !r.GetDeleted() {
@@ -159,17 +125,17 @@ func (s *realmsServer) list(q *request) {
 		}
 		return reply, nil
 	})
+	return nil
 }
 
 // names replies with the names of the realms that are served.
-func (s *realmsServer) names(q *request) {
+func (s *realmsServer) names(q *request) *lifecycle.Error {
 	var r coppicev1.RealmsRequest
 	if err := q.read(&r); err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		realms, version, err := s.r.List(ctx)
+		realms, version, err := s.c.List(ctx)
 		if err != nil {
 			return nil, s.refusal(err)
 		}
@@ -184,6 +150,7 @@ func (s *realmsServer) names(q *request) {
 		}
 		return reply, nil
 	})
+	return nil
 }
 
 // refusal returns the error for a request that has failed; nil if it has not.

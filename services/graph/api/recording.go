@@ -9,43 +9,50 @@ import (
 )
 
 // ServeRecording serves reads of the state of a recorded log, which never changes, and of its
-// past, until it is stopped. It refuses other verbs. Of r it needs Reached, Verify, Log, Now and
-// Heartbeat, which must be positive.
+// past, until it is stopped. It refuses other verbs. Of r it needs Reached, Now and, in Streams, Verify, Log and
+// Heartbeat.
 func ServeRecording(c Config, r Replica, past Past) (Stopper, error) {
-	s, err := newServer(c, shares{}, "coppice-recording", "Coppice's object API: reads of a recorded log", "")
+	served, err := newServer(c, shares{}, "coppice-recording", "Coppice's object API: reads of a recorded log", "")
 	if err != nil {
 		return nil, err
 	}
-	r.Admit = func(string) (func(), *lifecycle.Error) {
-		return nil, s.recorded("it does not change, so nothing can be watched")
+	recorded := func(why string) *lifecycle.Error {
+		return &lifecycle.Error{Reason: api.ErrMethodNotAllowed, Message: fmt.Sprintf("realm %s is a recorded log: %s", c.Realm, why)}
 	}
-	rs, ws := newReplicaServer(s, r), &writerServer{server: s, w: Writer{Lease: unchanged{}, Past: past}}
-	served := map[string]func(*request){
-		bus.VerbGet: ws.targeted(ws.get), bus.VerbList: ws.targeted(ws.list), bus.VerbWatch: rs.watch,
-		bus.VerbResolve: rs.resolveObjects, bus.VerbPlan: rs.plan, bus.VerbReadLog: rs.readLog, bus.VerbReadPast: ws.targeted(ws.readPast), bus.VerbVerify: rs.verify,
+	r.Streams.Admit = func(string) (func(), *lifecycle.Error) {
+		return nil, recorded("it does not change, so nothing can be watched")
 	}
+	s := newServedReplica(served, r.Reached, r.Now)
+	present, streams := newObjectsReplica(s, r.Objects), newStreamsServer(s, r.Streams)
+	reads := newObjectsWriter(newServedWriter(served, nil, nil), nil, WriterConfig{Lease: unchanged{}, Past: past})
+	handlers := map[string]handler{
+		bus.VerbGet:      reads.get,
+		bus.VerbList:     reads.list,
+		bus.VerbReadPast: reads.readPast,
+		bus.VerbResolve:  present.resolve,
+		bus.VerbPlan:     present.plan,
+		bus.VerbWatch:    streams.watch,
+		bus.VerbReadLog:  streams.readLog,
+		bus.VerbVerify:   streams.verify,
+	}
+	var endpoints []*endpoint
 	for _, verb := range bus.Verbs() {
-		handle := served[verb]
-		if handle == nil {
-			handle = func(q *request) {
-				q.answer(nil, s.recorded("it cannot be changed, and has no consumers, warnings or parked work"))
+		e := s.verb(verb, handlers[verb])
+		if handlers[verb] == nil {
+			e.handle = func(*request) *lifecycle.Error {
+				return recorded("it cannot be changed, and has no consumers, warnings or parked work")
 			}
 		}
-		if err := s.add(s.verb(verb), handle); err != nil {
-			_ = s.Stop()
-			return nil, err
-		}
+		endpoints = append(endpoints, e)
 	}
-	return s, nil
-}
-
-// recorded returns the error for a request that a recording does not serve.
-func (s *server) recorded(why string) *lifecycle.Error {
-	return &lifecycle.Error{Reason: api.ErrMethodNotAllowed, Message: fmt.Sprintf("realm %s is a recorded log: %s", s.Realm, why)}
+	return s.serve(endpoints...)
 }
 
 // unchanged is the lease of a state that nothing changes.
 type unchanged struct{}
 
-func (unchanged) Holds() bool           { return true }
+// Holds implements writer.Lease.
+func (unchanged) Holds() bool { return true }
+
+// Lost implements writer.Lease.
 func (unchanged) Lost() <-chan struct{} { return nil }

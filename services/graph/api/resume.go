@@ -8,7 +8,7 @@ import (
 )
 
 // resume ends the pause of a realm.
-func (s *writerServer) resume(q *request, at bus.API) *lifecycle.Error {
+func (s *objectsWriter) resume(q *request, at bus.API) *lifecycle.Error {
 	if err := realmWide(at); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 // status replies with counts of pending work, or with what is known of expiry policies. They include the work of every command that
 // was acknowledged before the request.
-func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
+func (s *objectsWriter) status(q *request, _ bus.API) *lifecycle.Error {
 	var r coppicev1.StatusRequest
 	if err := q.read(&r); err != nil {
 		return err
@@ -30,13 +30,13 @@ func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
 		return nil
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		reply, err := s.w.Status(ctx)
+		reply, err := s.c.Status(ctx)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return nil, &lifecycle.Error{Reason: api.ErrTimeout, Message: "status: there is more pending work than can be counted in time; try again later"}
 		case err != nil:
 			return nil, s.unreadable(err)
-		case !s.w.Lease.Holds():
+		case !s.c.Lease.Holds():
 			return nil, s.notWriter()
 		}
 		reply.Paused = s.State.Realm().Paused
@@ -46,32 +46,32 @@ func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
 }
 
 // storage returns what the realm takes on disks.
-func (s *writerServer) storage(ctx context.Context) (proto.Message, *lifecycle.Error) {
-	found, err := s.w.Storage(ctx)
+func (s *objectsWriter) storage(ctx context.Context) (proto.Message, *lifecycle.Error) {
+	found, err := s.c.Storage(ctx)
 	switch {
 	case err != nil:
 		return nil, &lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: fmt.Sprintf("realm %s: what it takes on disks cannot be measured: %v; try again", s.Realm, err)}
-	case !s.w.Lease.Holds():
+	case !s.c.Lease.Holds():
 		return nil, s.notWriter()
 	}
 	return &coppicev1.StatusReply{Revision: s.State.Checkpoint().GetRevision(), Paused: s.State.Realm().Paused, Storage: found}, nil
 }
 
 // policyStatus returns what is known of the expiry policies.
-func (s *writerServer) policyStatus(ctx context.Context) (proto.Message, *lifecycle.Error) {
+func (s *objectsWriter) policyStatus(ctx context.Context) (proto.Message, *lifecycle.Error) {
 	snap := s.State.Snapshot().Until(ctx)
 	defer snap.Close()
 	reply := &coppicev1.StatusReply{Revision: snap.Revision(), Paused: snap.Realm().Paused}
 	if policies := snap.Kinds().Resource(policyResource); policies != nil {
 		snap.Nodes(policies, "", state.NameCursor{}, func(n *lifecycle.Node) bool {
-			reply.Policies = append(reply.Policies, s.evaluations.status(n))
+			reply.Policies = append(reply.Policies, s.policies.evaluations.status(n))
 			return true
 		})
 	}
 	switch {
 	case snap.Err() != nil:
 		return nil, s.unreadable(snap.Err())
-	case !s.w.Lease.Holds():
+	case !s.c.Lease.Holds():
 		return nil, s.notWriter()
 	}
 	return reply, nil

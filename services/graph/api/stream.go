@@ -20,7 +20,7 @@ import (
 
 // sender sends the messages of a streamed reply. It is not safe for concurrent use.
 type sender struct {
-	s     *server
+	s     *streamsServer
 	q     *request
 	inbox string // where the server reports that the client is gone
 	sent  time.Time
@@ -39,7 +39,7 @@ func (o *sender) send(m proto.Message) error {
 		return fmt.Errorf("a %s without content would end the reply", m.ProtoReflect().Descriptor().Name())
 	}
 	o.sent = time.Now()
-	return o.s.nc.PublishRequest(o.q.Reply(), o.inbox, data)
+	return o.s.Conn.PublishRequest(o.q.Reply(), o.inbox, data)
 }
 
 // room returns how many bytes of content a message of the reply should have at most.
@@ -61,7 +61,7 @@ const maxStreamed = 1 << 20
 // clients do not reply, but the NATS server reports there that a client is gone.
 //
 // The reply ends as request.end says.
-func (s *server) stream(q *request, release func(), serve func(ctx context.Context, out *sender) error, failed func(*coppicev1.Status) proto.Message) {
+func (s *streamsServer) stream(q *request, release func(), serve func(ctx context.Context, out *sender) error, failed func(*coppicev1.Status) proto.Message) {
 	if q.Reply() == "" {
 		release()
 		return
@@ -70,8 +70,8 @@ func (s *server) stream(q *request, release func(), serve func(ctx context.Conte
 		defer release()
 		ctx, cancel := context.WithCancel(s.ctx)
 		defer cancel()
-		out := &sender{s: s, q: q, inbox: s.nc.NewInbox()}
-		gone, err := s.nc.Subscribe(out.inbox, func(m *nats.Msg) {
+		out := &sender{s: s, q: q, inbox: s.Conn.NewInbox()}
+		gone, err := s.Conn.Subscribe(out.inbox, func(m *nats.Msg) {
 			if m.Header.Get("Status") == "503" {
 				cancel()
 			}
@@ -95,7 +95,7 @@ func (s *server) stream(q *request, release func(), serve func(ctx context.Conte
 
 // ending returns the error that a client receives at the end of a streamed reply, nil for
 // none.
-func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.Error {
+func (s *streamsServer) ending(ctx context.Context, q *request, err error) *lifecycle.Error {
 	var refusal *lifecycle.Error
 	switch {
 	case err == nil:
@@ -125,8 +125,8 @@ const (
 )
 
 // until returns the time at which a reply that begins now must end.
-func (r *Replica) until(most time.Duration) time.Time {
-	return time.Now().Add(cmp.Or(r.ReplyTime, most))
+func (s *streamsServer) until(most time.Duration) time.Time {
+	return time.Now().Add(cmp.Or(s.c.ReplyTime, most))
 }
 
 // quota bounds the number of replies that are open at the same time, for each actor, in all, and for
@@ -156,12 +156,4 @@ func (u *quota) enter(actor string) (leave func(), err *lifecycle.Error) {
 	err.Message = fmt.Sprintf("%d %s are open, %d of them as actor %q; at most %d may be, and %d for one actor; close some, or try again later",
 		open, u.what, its, actor, most, each)
 	return nil, err
-}
-
-// realmWide checks that the subject of a verb about the realm names no resource.
-func realmWide(at bus.API) *lifecycle.Error {
-	if at.Group != "" || at.Plural != "" || at.Namespace != "" {
-		return lifecycle.ErrBadRequest("%s is about the realm: its subject has _ for group, plural and namespace", at.Verb)
-	}
-	return nil
 }

@@ -62,7 +62,7 @@ func TestReplyDoesNotKeepTheBody(t *testing.T) {
 	}
 	received := make(chan kept, 1)
 	b := serve(t, func(s *server, q *request) {
-		ws := &writerServer{server: s}
+		ws := newObjectsWriter(newServedWriter(s, nil, nil), nil, WriterConfig{})
 		received <- kept{weak.Make(&q.Data()[0]), ws.answer(q.replier)}
 	})
 	m := &nats.Msg{Subject: subject, Data: make([]byte, 50<<10), Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}, Reply: b.client.NewInbox()}

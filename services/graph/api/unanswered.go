@@ -84,8 +84,8 @@ func (a *unanswered) remember(finalizer string, answered bool) (warn bool) {
 // about the object. If a finalizer has to be looked up, warnUnanswered returns true, and another
 // goroutine passes a copy of the reply to send: repetitions of the command share the reply. Otherwise
 // the caller sends the reply.
-func (s *writerServer) warnUnanswered(reply *coppicev1.ObjectsReply, send func(*coppicev1.ObjectsReply)) bool {
-	if s.w.Consumers == nil || !slices.ContainsFunc(reply.GetResults(), func(r *coppicev1.Result) bool { return len(s.finalizers.due(r)) > 0 }) {
+func (s *objectsWriter) warnUnanswered(reply *coppicev1.ObjectsReply, send func(*coppicev1.ObjectsReply)) bool {
+	if s.c.Consumers == nil || !slices.ContainsFunc(reply.GetResults(), func(r *coppicev1.Result) bool { return len(s.finalizers.due(r)) > 0 }) {
 		return false
 	}
 	return s.start(func() {
@@ -93,14 +93,14 @@ func (s *writerServer) warnUnanswered(reply *coppicev1.ObjectsReply, send func(*
 		defer func() { send(reply) }()
 		ctx, cancel := context.WithTimeout(s.ctx, conditionTime)
 		defer cancel()
-		list, err := s.w.Consumers.List(ctx)
+		list, err := s.c.Consumers.List(ctx)
 		if err != nil {
 			return // the next reply warns
 		}
 		for _, r := range reply.GetResults() {
 			for _, f := range s.finalizers.due(r) {
 				durable := bus.FinalizerDurable(f)
-				is := s.w.Consumers.State(durable, list[durable])
+				is := s.c.Consumers.State(durable, list[durable])
 				if s.finalizers.remember(f, is.Answered) {
 					r.Warnings = slices.Concat(r.GetWarnings(), []string{fmt.Sprintf(
 						"metadata.finalizers: no program asks for the calls of %s: the object is not removed until one does and answers", f)})

@@ -15,7 +15,7 @@ import (
 // deleteUnreadable removes an object whose body can be decoded neither in the state nor in the log
 // (B8.2). It reads the log first, because the log is the truth: if the body can be decoded there, the
 // state differs from the log and must be rebuilt.
-func (s *writerServer) deleteUnreadable(q *request, at bus.API) *lifecycle.Error {
+func (s *objectsWriter) deleteUnreadable(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.DeleteUnreadableRequest
 	if err := q.read(&r); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *writerServer) deleteUnreadable(q *request, at bus.API) *lifecycle.Error
 
 // unreadableInLog returns the revision of an object that is unreadable in the state and in the log,
 // or the refusal to delete it.
-func (s *writerServer) unreadableInLog(ctx context.Context, at bus.API, name string) (revision uint64, err *lifecycle.Error) {
+func (s *objectsWriter) unreadableInLog(ctx context.Context, at bus.API, name string) (revision uint64, err *lifecycle.Error) {
 	snap := s.State.Snapshot().Until(ctx)
 	key, n, err := unreadable(snap, at, name)
 	if fail := snap.Err(); fail != nil {
@@ -51,13 +51,13 @@ func (s *writerServer) unreadableInLog(ctx context.Context, at bus.API, name str
 	if err != nil {
 		return 0, err
 	}
-	commit, fail := s.w.Past.Find(ctx, history.Point{Revision: n.Revision})
+	commit, fail := s.c.Past.Find(ctx, history.Point{Revision: n.Revision})
 	if fail != nil {
 		return 0, s.noPast(fail)
 	}
 	waiting, cancel := context.WithTimeout(ctx, buildTime)
 	defer cancel()
-	past, fail := s.w.Past.Rebuilt(waiting, at.Actor, commit)
+	past, fail := s.c.Past.Rebuilt(waiting, at.Actor, commit)
 	if fail != nil {
 		return 0, s.noPast(fail)
 	}

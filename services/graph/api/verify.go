@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -25,28 +26,24 @@ const (
 // its run begins when that one has ended. A run ends early when all its clients are known to be
 // gone. If a client in another account goes away, the replica does not notice (see watchTime),
 // and the run continues.
-func (s *replicaServer) verify(q *request) {
-	at, err := s.target(q)
+func (s *streamsServer) verify(q *request, at bus.API) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
+	}
 	var r coppicev1.VerifyRequest
-	if err == nil {
-		err = realmWide(at)
+	if err := q.read(&r); err != nil {
+		return err
 	}
-	if err == nil {
-		err = q.read(&r)
-	}
-	var leave func()
-	if err == nil {
-		leave, err = s.verifiers.enter(at.Actor)
-	}
+	leave, err := s.verifiers.enter(at.Actor)
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
-	serve := func(ctx context.Context, out *sender) error { return s.serveVerify(ctx, r.GetFull(), out) }
-	s.stream(q, leave, serve, func(why *coppicev1.Status) proto.Message { return &coppicev1.VerifyBatch{Error: why} })
+	report := func(ctx context.Context, out *sender) error { return s.serveVerify(ctx, r.GetFull(), out) }
+	s.stream(q, leave, report, func(why *coppicev1.Status) proto.Message { return &coppicev1.VerifyBatch{Error: why} })
+	return nil
 }
 
-func (s *replicaServer) serveVerify(ctx context.Context, full bool, out *sender) error {
+func (s *streamsServer) serveVerify(ctx context.Context, full bool, out *sender) error {
 	v, leave, stopping := s.verification(full)
 	if stopping != nil {
 		return stopping
@@ -58,7 +55,7 @@ func (s *replicaServer) serveVerify(ctx context.Context, full bool, out *sender)
 	if err := progress(); err != nil { // shows the client that it is served
 		return err
 	}
-	beat := time.NewTicker(s.r.Heartbeat)
+	beat := time.NewTicker(s.c.Heartbeat)
 	defer beat.Stop()
 	for {
 		select {
@@ -81,7 +78,7 @@ func (s *replicaServer) serveVerify(ctx context.Context, full bool, out *sender)
 type verification struct {
 	full           bool          // from the first commit
 	sequence, last atomic.Uint64 // the progress
-	clients        int           // under replicaServer.verifying
+	clients        int           // under streamsServer.verifying
 	cancel         context.CancelFunc
 
 	done  chan struct{} // closed when reply and err are set
@@ -93,7 +90,7 @@ type verification struct {
 // run. A client that asks for a full run does not share one that is not full: its run begins
 // when that one has ended. The caller must call leave once: the run is canceled when its last
 // client has left.
-func (s *replicaServer) verification(full bool) (v *verification, leave func(), stopping *lifecycle.Error) {
+func (s *streamsServer) verification(full bool) (v *verification, leave func(), stopping *lifecycle.Error) {
 	s.verifying.Lock()
 	defer s.verifying.Unlock()
 	v = s.running
@@ -119,10 +116,10 @@ func (s *replicaServer) verification(full bool) (v *verification, leave func(), 
 }
 
 // run carries out a verification when the previous one has ended, unless its clients leave before.
-func (s *replicaServer) run(ctx context.Context, v *verification) {
+func (s *streamsServer) run(ctx context.Context, v *verification) {
 	select {
 	case s.verifyPlace <- struct{}{}:
-		v.reply, v.err = s.r.Verify(ctx, v.full, func(at, of uint64) {
+		v.reply, v.err = s.c.Verify(ctx, v.full, func(at, of uint64) {
 			v.sequence.Store(at)
 			v.last.Store(of)
 		})

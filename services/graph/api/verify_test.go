@@ -18,7 +18,7 @@ func TestVerificationsDoNotPileUp(t *testing.T) {
 	runs, gate := make(chan bool, 10), make(chan struct{})
 	base, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := newReplicaServer(&server{Config: Config{Realm: bus.DefaultRealm, State: statetest.New(t).State}, ctx: base}, Replica{
+	s := newStreamsServer(newServedReplica(&server{Config: Config{Realm: bus.DefaultRealm, State: statetest.New(t).State}, ctx: base}, nil, nil), StreamsConfig{
 		Verify: func(_ context.Context, full bool, _ func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 			runs <- full
 			<-gate

@@ -8,7 +8,7 @@ import (
 )
 
 // veto handles the verb veto: the answer to the notices of expiry policies.
-func (s *writerServer) veto(q *request, at bus.API) *lifecycle.Error {
+func (s *objectsWriter) veto(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.VetoRequest
 	if err := q.read(&r); err != nil {
 		return err

@@ -19,44 +19,36 @@ import (
 // watch serves a watch, or a page of the current objects. Each batch names an inbox of this
 // service as its reply subject: clients do not reply, but the NATS server reports there
 // that a client is gone.
-func (s *replicaServer) watch(q *request) {
-	at, err := s.target(q)
+func (s *streamsServer) watch(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.WatchRequest
-	if err == nil {
-		err = q.read(&r)
+	if err := q.read(&r); err != nil {
+		return err
 	}
-	var labels selector.Selector
-	if err == nil {
-		labels, err = labelsOf(r.GetLabelSelector())
-	}
-	if err == nil {
-		err = checkWatch(&r)
-	}
-	if err == nil && s.State.Kinds().Resource(resource(at)) == nil {
-		err = lifecycle.ErrUnknownKind(resource(at))
-	}
-	if err == nil && r.GetPage() {
-		err = s.watchPage(q, at, &r, labels)
-		if err == nil {
-			return
-		}
-	}
+	labels, err := labelsOf(r.GetLabelSelector())
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
-	leave, err := s.r.Admit(at.Actor) // before a goroutine is started, because many requests may be refused
+	if err := checkWatch(&r); err != nil {
+		return err
+	}
+	if s.State.Kinds().Resource(resource(at)) == nil {
+		return lifecycle.ErrUnknownKind(resource(at))
+	}
+	if r.GetPage() {
+		return s.watchPage(q, at, &r, labels)
+	}
+	leave, err := s.c.Admit(at.Actor) // before a goroutine is started, because many requests may be refused
 	if err != nil {
-		q.answer(nil, err)
-		return
+		return err
 	}
 	if !s.start(func() {
 		defer leave()
 		s.serveWatch(q, at, &r, labels)
 	}) {
 		leave()
-		q.answer(nil, s.stopping())
+		return s.stopping()
 	}
+	return nil
 }
 
 // checkWatch checks that the fields of a request do not contradict each other.
@@ -78,7 +70,7 @@ const watchBytes = 1 << 20
 
 // batchBytes returns the maximum size in bytes of a batch in the encoding that the client
 // accepts.
-func (q *request) batchBytes() int {
+func batchBytes(q *request) int {
 	n := min(q.maxPayload/2, watchBytes)
 	if q.json {
 		n /= 2
@@ -87,7 +79,7 @@ func (q *request) batchBytes() int {
 }
 
 // watchPage replies with a page of the current objects.
-func (s *replicaServer) watchPage(q *request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) *lifecycle.Error {
+func (s *streamsServer) watchPage(q *request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) *lifecycle.Error {
 	after, err := decodeToken(r.GetContinue())
 	if err != nil {
 		return err
@@ -99,7 +91,7 @@ func (s *replicaServer) watchPage(q *request, at bus.API, r *coppicev1.WatchRequ
 		}
 		p := page{
 			kind: kind, namespace: at.Namespace, labels: labels, uninitialized: r.GetIncludeUninitialized(), after: after,
-			maxBytes: q.batchBytes(), maxLooks: 1 << 18,
+			maxBytes: batchBytes(q), maxLooks: 1 << 18,
 		}
 		b := &coppicev1.WatchBatch{Revision: snap.Revision()}
 		if next := p.each(snap, func(o lifecycle.Object) {
@@ -112,11 +104,11 @@ func (s *replicaServer) watchPage(q *request, at bus.API, r *coppicev1.WatchRequ
 	return nil
 }
 
-func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) {
+func (s *streamsServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	inbox := s.nc.NewInbox()
-	gone, err := s.nc.Subscribe(inbox, func(m *nats.Msg) {
+	inbox := s.Conn.NewInbox()
+	gone, err := s.Conn.Subscribe(inbox, func(m *nats.Msg) {
 		if m.Header.Get("Status") == "503" {
 			cancel()
 		}
@@ -132,7 +124,7 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		if err != nil {
 			return err
 		}
-		if err := s.nc.PublishRequest(q.Reply(), inbox, data); err != nil {
+		if err := s.Conn.PublishRequest(q.Reply(), inbox, data); err != nil {
 			return err
 		}
 		// At most watchBytes of each watch are unacknowledged by the NATS server.
@@ -142,14 +134,14 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		unflushed = 0
 		flushing, cancel := context.WithTimeout(ctx, readTime)
 		defer cancel()
-		return s.nc.FlushWithContext(flushing)
+		return s.Conn.FlushWithContext(flushing)
 	}
-	limited, release := context.WithDeadline(ctx, s.r.until(watchTime))
+	limited, release := context.WithDeadline(ctx, s.until(watchTime))
 	defer release()
-	err = s.r.Watch(limited, watch.Target{
+	err = s.c.Watch(limited, watch.Target{
 		Actor: at.Actor, Resource: resource(at), Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(),
 		From: r.GetFromRevision(), ChangesOnly: r.GetChangesOnly(), MinRevision: r.GetMinRevision(),
-		Heartbeat: s.r.Heartbeat, MaxBytes: q.batchBytes(), Send: send,
+		Heartbeat: s.c.Heartbeat, MaxBytes: batchBytes(q), Send: send,
 	})
 	if ctx.Err() == nil || s.ctx.Err() != nil { // the client is still connected
 		defer q.end()

@@ -32,7 +32,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 	serving := testkit.Conn(t, n, bus.RoleAnswers)
 	s, err := ServeReplica(Config{
 		Realm: bus.DefaultRealm, Conn: serving, State: statetest.New(t).State, Log: slog.New(slog.DiscardHandler),
-	}, Replica{
+	}, Replica{Streams: StreamsConfig{
 		Heartbeat: time.Hour,
 		Admit: func(actor string) (func(), *lifecycle.Error) {
 			if places.Try(actor) != nil {
@@ -49,7 +49,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 				return ctx.Err()
 			}
 		},
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -333,4 +334,13 @@ func later(a time.Time, b *time.Time) time.Time {
 		return *b
 	}
 	return a
+}
+
+// NamesOf returns the subject and the durable consumer of a call in a realm.
+func NamesOf(realm string, c *coppicev1.CallOf) (subject, durable string) {
+	group, plural := lifecycle.SplitResource(c.GetResource())
+	if c.GetFinalizer() == "" {
+		return bus.Terminate{Realm: realm, Group: group, Plural: plural, UID: c.GetUid()}.Subject(), bus.AgentDurable(group, plural)
+	}
+	return bus.Finalize{Realm: realm, Group: group, Plural: plural, UID: c.GetUid(), Finalizer: c.GetFinalizer()}.Subject(), bus.FinalizerDurable(c.GetFinalizer())
 }

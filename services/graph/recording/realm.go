@@ -80,8 +80,8 @@ func OpenRealm(dir, name string) (r *Realm, err error) {
 	}
 	c := api.Config{Realm: name, Conn: r.nc, AnyActor: true, State: r.state, Instance: dir, Log: slog.New(slog.DiscardHandler)}
 	r.api, err = api.ServeRecording(c, api.Replica{
-		Reached: r.reached, Verify: r.verify, Log: r.log, Heartbeat: watch.DefaultHeartbeat,
-		Now: r.now,
+		Reached: r.reached, Now: r.now,
+		Streams: api.StreamsConfig{Verify: r.verify, Log: r.log, Heartbeat: watch.DefaultHeartbeat},
 	}, r.past)
 	if err != nil {
 		return r, err
