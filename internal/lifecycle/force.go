@@ -9,7 +9,7 @@ import (
 // ForceFinalizer decides the removal of an external finalizer by an operator, in place of its
 // controller. The event has the reason FORCED. Unlike RemoveFinalizer it refuses a
 // finalizer that the object does not have. It does not check whether the controller works on
-// the call for the object: services/graph/api does.
+// the call for the object: services/graph/api/objects does.
 func ForceFinalizer(ctx *Context, at Key, finalizer, reason string, want *coppicev1.Preconditions) (*Outcome, *Error) {
 	if err := CheckReason(reason); err != nil {
 		return nil, err

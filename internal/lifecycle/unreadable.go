@@ -26,7 +26,7 @@ func ErrReadable(at Key, n *Node) *Error {
 // DeleteUnreadable decides the removal of an object whose body cannot be decoded, for a reason that
 // the log keeps (B8.2). The object is removed at once, without its grace period, and none of its
 // finalizers is called. It does not check whether the body can be decoded, here or in the log:
-// services/graph/api does.
+// services/graph/api/objects does.
 func DeleteUnreadable(ctx *Context, at Key, reason string, want *coppicev1.Preconditions) (*Outcome, *Error) {
 	if err := CheckReason(reason); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
-	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/objects"
 	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -41,7 +41,7 @@ func (s callStream) Live(ctx context.Context) (map[string]bool, error) { return 
 
 // State returns whether a program receives the calls of a finalizer, and works on the call for
 // one object.
-func (s callStream) State(ctx context.Context, call bus.Finalize) (is api.CallState, err error) {
+func (s callStream) State(ctx context.Context, call bus.Finalize) (is objects.CallState, err error) {
 	state, info, err := s.consumers.Of(ctx, bus.FinalizerDurable(call.Finalizer))
 	if err != nil || info == nil {
 		return is, err

@@ -26,7 +26,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
-	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/consumers"
@@ -158,7 +158,7 @@ type Service struct {
 	registry  *registry.Registry
 	member    *lease.Member
 	watches   *watch.Process                // bounds those of all realms
-	requests  *api.Process                  // bounds those to all realms
+	requests  *serve.Process                // bounds those to all realms
 	states    atomic.Pointer[history.Cache] // of the past; set by Run
 	waits     atomic.Pointer[error]         // why the list of realms could not be read at the start, nil once it was
 	archivers *archivers
@@ -229,7 +229,7 @@ func New(c Config) (*Service, error) {
 		return nil, fmt.Errorf("graph: %w", err)
 	}
 	s := &Service{
-		c: c, js: js, watches: watch.NewProcess(c.Watch), requests: api.NewProcess(), metrics: newMetrics(c.Registry), registry: registry.New(js, c.Replicas),
+		c: c, js: js, watches: watch.NewProcess(c.Watch), requests: serve.NewProcess(), metrics: newMetrics(c.Registry), registry: registry.New(js, c.Replicas),
 		kick: make(chan struct{}, 1), realms: map[string]*realm{}, stopping: map[string]*stopping{}, deleting: map[string]bool{},
 	}
 	s.archivers = &archivers{verifying: semaphore.NewWeighted(1), realms: s.all}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -47,7 +47,7 @@ type realm struct {
 	clock     *clock.Clock
 	time      *clock.Realm
 	watches   *watch.Process
-	requests  *api.Process
+	requests  *serve.Process
 	archivers *archivers
 	archive   archive.Store                  // nil for none
 	states    *atomic.Pointer[history.Cache] // of the past

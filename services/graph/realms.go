@@ -13,6 +13,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/realms"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/registry"
 )
 
@@ -225,10 +227,10 @@ func (s *Service) couldWrite() bool {
 }
 
 // serveRealms serves requests about the list of realms.
-func (s *Service) serveRealms() (api.Stopper, error) {
-	return api.ServeRealms(api.Config{
+func (s *Service) serveRealms() (*serve.Server, error) {
+	return api.ServeRealms(serve.Config{
 		Realm: bus.SystemRealm, Conn: s.c.Answers, AnyActor: s.c.AnyActor, Instance: s.c.Instance, Version: s.c.Version, Log: s.c.Log,
-	}, api.Realms{
+	}, realms.Config{
 		List: func(ctx context.Context) ([]*coppicev1.Realm, string, error) {
 			list, err := s.registry.List(ctx)
 			return list.Realms, list.Version, err

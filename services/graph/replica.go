@@ -7,6 +7,9 @@ import (
 	"sync"
 
 	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/objects"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
+	"github.com/coppice-gc/coppice/services/graph/api/streams"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/history"
@@ -63,7 +66,7 @@ func (r *following) replicate(ctx context.Context, cancel func()) (err error) {
 	defer stopObserving()
 	// The replica serves when it has caught up for the first time. Before, its replies
 	// would be out of date, or even empty; clients get "not ready" instead (X15).
-	var replica api.Stopper
+	var replica *serve.Server
 	caughtUp := func() (err error) {
 		if replica == nil {
 			watched.Go(func() { r.runArchiver(watching) })
@@ -113,13 +116,13 @@ func (r *following) takeTurns(ctx context.Context, caughtUp func() error) error 
 }
 
 // serveReplica begins to serve readers.
-func (r *following) serveReplica() (api.Stopper, error) {
+func (r *following) serveReplica() (*serve.Server, error) {
 	r.setServed(&served{r.state, r.events})
 	return api.ServeReplica(r.apiConfig(), api.Replica{
 		Reached: r.hub.Wait,
 		Now:     r.time.Now,
-		Objects: api.ReplicaConfig{Consumers: r.consumers, Grants: r.grants()},
-		Streams: api.StreamsConfig{
+		Objects: objects.ReplicaConfig{Consumers: r.consumers, Grants: r.grants()},
+		Streams: streams.Config{
 			Admit:     r.hub.Admit,
 			Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 			Verify:    r.verify,
@@ -132,16 +135,16 @@ func (r *following) serveReplica() (api.Stopper, error) {
 	})
 }
 
-func (r *following) apiConfig() api.Config {
-	return api.Config{
+func (r *following) apiConfig() serve.Config {
+	return serve.Config{
 		Realm: r.name, Conn: r.c.Answers, AnyActor: r.c.AnyActor, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
 		Process: r.requests,
 	}
 }
 
 // grants returns the grants of the realm.
-func (r *following) grants() *api.Grants {
+func (r *following) grants() *objects.Grants {
 	state := r.state
 	id := func() [16]byte { return realmID(state.Checkpoint()) } // a new realm has none at first
-	return api.NewGrants(r.c.Secrets, r.name, id)
+	return objects.NewGrants(r.c.Secrets, r.name, id)
 }

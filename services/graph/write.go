@@ -9,6 +9,9 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/expiry"
+	"github.com/coppice-gc/coppice/services/graph/api/objects"
+	"github.com/coppice-gc/coppice/services/graph/api/operations"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/policies"
@@ -155,7 +158,7 @@ func (t *term) serveWriter(ctx context.Context) error {
 	server, err := api.ServeWriter(t.apiConfig(), api.Writer{
 		Writer: t.w,
 		Now:    t.time.Now,
-		Objects: api.WriterConfig{
+		Objects: objects.WriterConfig{
 			Lease:     t.lease,
 			Past:      t.past,
 			Call:      t.calls().State,
@@ -166,12 +169,12 @@ func (t *term) serveWriter(ctx context.Context) error {
 			PlanTime:  t.c.PlanTime,
 			Grants:    t.grants(),
 		},
-		Operations: api.OperationsConfig{
+		Operations: operations.Config{
 			Republish: t.prop.Republish,
 			Answered:  t.metrics.answered,
 			WarnCycle: t.warner.Cycle,
 		},
-		Expiry: api.ExpiryConfig{
+		Expiry: expiry.Config{
 			Find:         t.past.Find,
 			Noticed:      t.noticed,
 			NoticeCalls:  t.calls().NoticeCalls,

@@ -50,7 +50,7 @@ var stages = []struct{ name, in string }{
 	{"propagator: scan edges, publish", "internal/queue."},
 	{"graph service: resolve", "services/graph/resolve."},
 	{"processor: decide", "services/processor."},
-	{"graph service: requests and replies", "services/graph/api."},
+	{"graph service: requests and replies", "services/graph/api"},
 	{"client", "cmd/coppice/bench."},
 	{"client", "coppice/client."},
 	{"NATS server", "nats-server/v2"},

@@ -6,13 +6,16 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/services/graph/api/objects"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
+	"github.com/coppice-gc/coppice/services/graph/api/streams"
 )
 
 // ServeRecording serves reads of the state of a recorded log, which never changes, and of its
 // past, until it is stopped. It refuses other verbs. Of r it needs Reached, Now and, in Streams, Verify, Log and
 // Heartbeat.
-func ServeRecording(c Config, r Replica, past Past) (Stopper, error) {
-	served, err := newServer(c, shares{}, "coppice-recording", "Coppice's object API: reads of a recorded log", "")
+func ServeRecording(c serve.Config, r Replica, past objects.Past) (*serve.Server, error) {
+	served, err := serve.New(c, serve.Shares{}, "coppice-recording", "Coppice's object API: reads of a recorded log", "")
 	if err != nil {
 		return nil, err
 	}
@@ -22,30 +25,30 @@ func ServeRecording(c Config, r Replica, past Past) (Stopper, error) {
 	r.Streams.Admit = func(string) (func(), *lifecycle.Error) {
 		return nil, recorded("it does not change, so nothing can be watched")
 	}
-	s := newServedReplica(served, r.Reached, r.Now)
-	present, streams := newObjectsReplica(s, r.Objects), newStreamsServer(s, r.Streams)
-	reads := newObjectsWriter(newServedWriter(served, nil, nil), nil, WriterConfig{Lease: unchanged{}, Past: past})
-	handlers := map[string]handler{
-		bus.VerbGet:      reads.get,
-		bus.VerbList:     reads.list,
-		bus.VerbReadPast: reads.readPast,
-		bus.VerbResolve:  present.resolve,
-		bus.VerbPlan:     present.plan,
-		bus.VerbWatch:    streams.watch,
-		bus.VerbReadLog:  streams.readLog,
-		bus.VerbVerify:   streams.verify,
+	s := serve.NewReplica(served, r.Reached, r.Now)
+	present, readers := objects.NewReplica(s, r.Objects), streams.New(s, r.Streams)
+	reads := objects.NewWriter(serve.NewWriter(served, nil, nil), nil, objects.WriterConfig{Lease: unchanged{}, Past: past})
+	handlers := map[string]serve.Handler{
+		bus.VerbGet:      reads.Get,
+		bus.VerbList:     reads.List,
+		bus.VerbReadPast: reads.ReadPast,
+		bus.VerbResolve:  present.Resolve,
+		bus.VerbPlan:     present.Plan,
+		bus.VerbWatch:    readers.Watch,
+		bus.VerbReadLog:  readers.ReadLog,
+		bus.VerbVerify:   readers.Verify,
 	}
-	var endpoints []*endpoint
+	var endpoints []*serve.Endpoint
 	for _, verb := range bus.Verbs() {
-		e := s.verb(verb, handlers[verb])
+		e := s.Verb(verb, handlers[verb])
 		if handlers[verb] == nil {
-			e.handle = func(*request) *lifecycle.Error {
+			e.Handle = func(*serve.Request) *lifecycle.Error {
 				return recorded("it cannot be changed, and has no consumers, warnings or parked work")
 			}
 		}
 		endpoints = append(endpoints, e)
 	}
-	return s.serve(endpoints...)
+	return s.Serve(endpoints...)
 }
 
 // unchanged is the lease of a state that nothing changes.

@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/graph/api/objects"
+	"github.com/coppice-gc/coppice/services/graph/api/operations"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
+	"github.com/coppice-gc/coppice/services/graph/api/streams"
 )
 
 // Replica is what ServeReplica needs in addition to a serve.Config.
@@ -12,40 +16,40 @@ type Replica struct {
 	// Reached waits until the state has reached a revision.
 	Reached func(ctx context.Context, revision uint64) error
 	Now     func() time.Time
-	Objects ReplicaConfig
-	Streams StreamsConfig
+	Objects objects.ReplicaConfig
+	Streams streams.Config
 }
 
 // queueReplicas is the queue group in which replicas share requests.
 const queueReplicas = "replicas"
 
 // ServeReplica serves reads at a named revision until it is stopped.
-func ServeReplica(c Config, r Replica) (Stopper, error) {
-	served, err := newServer(c, c.Process.ofReplicas(), "coppice-replica", "Coppice's graph: owners, dependents, watches", queueReplicas)
+func ServeReplica(c serve.Config, r Replica) (*serve.Server, error) {
+	served, err := serve.New(c, c.Process.Replicas(), "coppice-replica", "Coppice's graph: owners, dependents, watches", queueReplicas)
 	if err != nil {
 		return nil, err
 	}
-	s := newServedReplica(served, r.Reached, r.Now)
-	verbs, ops, streams := newObjectsReplica(s, r.Objects), newOperationsReplica(s), newStreamsServer(s, r.Streams)
-	return s.serve(
-		s.verb(bus.VerbResolve, verbs.resolve),
-		s.verb(bus.VerbPlan, verbs.plan),
-		s.verb(bus.VerbListFinalizers, verbs.listFinalizers),
+	s := serve.NewReplica(served, r.Reached, r.Now)
+	verbs, ops, readers := objects.NewReplica(s, r.Objects), operations.NewReplica(s), streams.New(s, r.Streams)
+	return s.Serve(
+		s.Verb(bus.VerbResolve, verbs.Resolve),
+		s.Verb(bus.VerbPlan, verbs.Plan),
+		s.Verb(bus.VerbListFinalizers, verbs.ListFinalizers),
 
-		s.verb(bus.VerbWatch, streams.watch),
-		s.verb(bus.VerbReadLog, streams.readLog),
-		s.verb(bus.VerbReadWarnings, streams.readWarnings),
-		s.verb(bus.VerbVerify, streams.verify),
-		s.verb(bus.VerbConsumeFinalizer, streams.consumeFinalizer),
-		s.verb(bus.VerbConsumeAgent, streams.consumeAgent),
-		s.verb(bus.VerbConsumeExpiry, streams.consumeExpiry),
-		s.verb(bus.VerbListConsumers, streams.listConsumers),
-		s.verb(bus.VerbListParked, streams.listParked),
-		s.verb(bus.VerbRetryParked, streams.retryParked),
-		s.verb(bus.VerbDropParked, streams.dropParked),
+		s.Verb(bus.VerbWatch, readers.Watch),
+		s.Verb(bus.VerbReadLog, readers.ReadLog),
+		s.Verb(bus.VerbReadWarnings, readers.ReadWarnings),
+		s.Verb(bus.VerbVerify, readers.Verify),
+		s.Verb(bus.VerbConsumeFinalizer, readers.ConsumeFinalizer),
+		s.Verb(bus.VerbConsumeAgent, readers.ConsumeAgent),
+		s.Verb(bus.VerbConsumeExpiry, readers.ConsumeExpiry),
+		s.Verb(bus.VerbListConsumers, readers.ListConsumers),
+		s.Verb(bus.VerbListParked, readers.ListParked),
+		s.Verb(bus.VerbRetryParked, readers.RetryParked),
+		s.Verb(bus.VerbDropParked, readers.DropParked),
 
-		s.operation(bus.OpResolve, ops.resolve, bus.RoleProcessor, bus.RoleScanner),
-		s.operation(bus.OpWalk, ops.walk, bus.RoleScanner),
-		s.operation(bus.OpDue, ops.due, bus.RoleScanner),
+		s.Operation(bus.OpResolve, ops.Resolve, bus.RoleProcessor, bus.RoleScanner),
+		s.Operation(bus.OpWalk, ops.Walk, bus.RoleScanner),
+		s.Operation(bus.OpDue, ops.Due, bus.RoleScanner),
 	)
 }

@@ -4,6 +4,10 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/graph/api/expiry"
+	"github.com/coppice-gc/coppice/services/graph/api/objects"
+	"github.com/coppice-gc/coppice/services/graph/api/operations"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -11,53 +15,54 @@ import (
 type Writer struct {
 	*writer.Writer
 	// Now is the clock; time.Now if nil.
-	Now        func() time.Time
-	Objects    WriterConfig
-	Operations OperationsConfig
-	Expiry     ExpiryConfig
+	Now func() time.Time
+
+	Objects    objects.WriterConfig
+	Operations operations.Config
+	Expiry     expiry.Config
 }
 
 // ServeWriter serves commands and linearizable reads until it is stopped.
-func ServeWriter(c Config, w Writer) (Stopper, error) {
-	served, err := newServer(c, c.Process.ofWriters(), "coppice-writer", "Coppice's object API: commands and reads", "")
+func ServeWriter(c serve.Config, w Writer) (*serve.Server, error) {
+	served, err := serve.New(c, c.Process.Writers(), "coppice-writer", "Coppice's object API: commands and reads", "")
 	if err != nil {
 		return nil, err
 	}
-	s := newServedWriter(served, w.Writer, w.Now)
-	policies := newExpiryServer(s, w.Expiry)
-	verbs, ops := newObjectsWriter(s, policies, w.Objects), newOperationsWriter(s, w.Operations)
-	return s.serve(
-		s.verb(bus.VerbCreate, verbs.create),
-		s.verb(bus.VerbUpdate, verbs.update),
-		s.verb(bus.VerbUpdateStatus, verbs.updateStatus),
-		s.verb(bus.VerbApply, verbs.apply),
-		s.verb(bus.VerbApplyAcross, verbs.applyAcross),
-		s.verb(bus.VerbPatch, verbs.patch),
-		s.verb(bus.VerbImport, verbs.importObjects),
-		s.verb(bus.VerbRestore, verbs.restore),
-		s.verb(bus.VerbDelete, verbs.delete),
-		s.verb(bus.VerbDeleteCollection, verbs.deleteCollection),
-		s.verb(bus.VerbRemoveFinalizer, verbs.removeFinalizer),
-		s.verb(bus.VerbForceFinalizer, verbs.forceFinalizer),
-		s.verb(bus.VerbProtect, verbs.protect),
-		s.verb(bus.VerbUnprotect, verbs.protect),
-		s.verb(bus.VerbDeleteUnreadable, verbs.deleteUnreadable),
-		s.verb(bus.VerbVeto, verbs.veto),
-		s.verb(bus.VerbGet, verbs.get),
-		s.verb(bus.VerbList, verbs.list),
-		s.verb(bus.VerbStatus, verbs.status),
-		s.verb(bus.VerbResume, verbs.resume),
-		s.verb(bus.VerbReadPast, verbs.readPast),
-		s.verb(bus.VerbBrakes, verbs.brakes),
-		s.verb(bus.VerbReleaseBrake, verbs.releaseBrake),
+	s := serve.NewWriter(served, w.Writer, w.Now)
+	policies := expiry.New(s, w.Expiry)
+	verbs, ops := objects.NewWriter(s, policies, w.Objects), operations.NewWriter(s, w.Operations)
+	return s.Serve(
+		s.Verb(bus.VerbCreate, verbs.Create),
+		s.Verb(bus.VerbUpdate, verbs.Update),
+		s.Verb(bus.VerbUpdateStatus, verbs.UpdateStatus),
+		s.Verb(bus.VerbApply, verbs.Apply),
+		s.Verb(bus.VerbApplyAcross, verbs.ApplyAcross),
+		s.Verb(bus.VerbPatch, verbs.Patch),
+		s.Verb(bus.VerbImport, verbs.Import),
+		s.Verb(bus.VerbRestore, verbs.Restore),
+		s.Verb(bus.VerbDelete, verbs.Delete),
+		s.Verb(bus.VerbDeleteCollection, verbs.DeleteCollection),
+		s.Verb(bus.VerbRemoveFinalizer, verbs.RemoveFinalizer),
+		s.Verb(bus.VerbForceFinalizer, verbs.ForceFinalizer),
+		s.Verb(bus.VerbProtect, verbs.Protect),
+		s.Verb(bus.VerbUnprotect, verbs.Protect),
+		s.Verb(bus.VerbDeleteUnreadable, verbs.DeleteUnreadable),
+		s.Verb(bus.VerbVeto, verbs.Veto),
+		s.Verb(bus.VerbGet, verbs.Get),
+		s.Verb(bus.VerbList, verbs.List),
+		s.Verb(bus.VerbStatus, verbs.Status),
+		s.Verb(bus.VerbResume, verbs.Resume),
+		s.Verb(bus.VerbReadPast, verbs.ReadPast),
+		s.Verb(bus.VerbBrakes, verbs.Brakes),
+		s.Verb(bus.VerbReleaseBrake, verbs.ReleaseBrake),
 
-		s.operation(bus.OpPropose, ops.propose, bus.RoleProcessor),
-		s.operation(bus.OpOrphan, ops.orphan, bus.RoleFinalizers),
-		s.operation(bus.OpFinish, ops.finish, bus.RoleFinalizers),
-		s.operation(bus.OpDrain, ops.drain, bus.RoleFinalizers),
-		s.operation(bus.OpCycles, ops.cycles, bus.RoleScanner),
-		s.operation(bus.OpExpire, ops.expire, bus.RoleScanner),
-		s.operation(bus.OpExamine, policies.examine, bus.RoleScanner),
-		s.operation(bus.OpRepublish, ops.republish, bus.RoleScanner),
+		s.Operation(bus.OpPropose, ops.Propose, bus.RoleProcessor),
+		s.Operation(bus.OpOrphan, ops.Orphan, bus.RoleFinalizers),
+		s.Operation(bus.OpFinish, ops.Finish, bus.RoleFinalizers),
+		s.Operation(bus.OpDrain, ops.Drain, bus.RoleFinalizers),
+		s.Operation(bus.OpCycles, ops.Cycles, bus.RoleScanner),
+		s.Operation(bus.OpExpire, ops.Expire, bus.RoleScanner),
+		s.Operation(bus.OpExamine, policies.Examine, bus.RoleScanner),
+		s.Operation(bus.OpRepublish, ops.Republish, bus.RoleScanner),
 	)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment"
-	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/streams"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -22,9 +22,9 @@ type Log struct {
 }
 
 var (
-	_ replay.Source = (*Log)(nil)
-	_ api.LogReader = (*Log)(nil)
-	_ history.Log   = (*Log)(nil)
+	_ replay.Source     = (*Log)(nil)
+	_ streams.LogReader = (*Log)(nil)
+	_ history.Log       = (*Log)(nil)
 )
 
 // Open opens a recorded log of a size in bytes. The errors are those of segment.Open.
@@ -44,7 +44,7 @@ func (l *Log) Info() segment.Info { return l.info }
 // can it be folded.
 func (l *Log) Begins() bool { return l.info.Before.Sequence == 0 }
 
-// Readable implements api.LogReader. A recording that begins with the first commit of its realm
+// Readable implements streams.LogReader. A recording that begins with the first commit of its realm
 // begins at position 1, also if the stream has other messages before that commit.
 func (l *Log) Readable(context.Context) (eventlog.Readable, error) {
 	e := eventlog.Readable{First: l.info.First.Position, Last: l.info.Last.Position}
@@ -54,15 +54,15 @@ func (l *Log) Readable(context.Context) (eventlog.Readable, error) {
 	return e, nil
 }
 
-// Keys implements api.LogReader.
+// Keys implements streams.LogReader.
 func (l *Log) Keys() *eventlog.Keys { return l.keys }
 
-// Skips implements api.LogReader. A recording has no commits that replicas skip.
+// Skips implements streams.LogReader. A recording has no commits that replicas skip.
 func (*Log) Skips(context.Context, eventlog.Message, *eventlog.Header) (string, error) {
 	return "", nil
 }
 
-// Seek implements api.LogReader.
+// Seek implements streams.LogReader.
 func (l *Log) Seek(_ context.Context, revision uint64) (position uint64, err error) {
 	return l.r.SeekRevision(revision)
 }
@@ -82,7 +82,7 @@ func (l *Log) SeekTime(_ context.Context, t lifecycle.Time) (position uint64, er
 	return 0, fmt.Errorf("commit %d: %w", sequence, segment.ErrOutside)
 }
 
-// Read implements api.LogReader.
+// Read implements streams.LogReader.
 func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error) {
 	messages, bytes := 0, 0
 	err = l.each(ctx, from, func(m eventlog.Message) (more bool, err error) {

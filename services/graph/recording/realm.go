@@ -16,6 +16,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
+	"github.com/coppice-gc/coppice/services/graph/api/streams"
 	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -31,7 +33,7 @@ type Realm struct {
 	state  *state.State
 	log    *Log
 	nc     *nats.Conn
-	api    api.Stopper
+	api    *serve.Server
 	past   *history.History
 	states *history.Cache // of past
 	temp   string         // the directory of states
@@ -78,10 +80,10 @@ func OpenRealm(dir, name string) (r *Realm, err error) {
 	if err := r.openPast(dir, name); err != nil {
 		return r, err
 	}
-	c := api.Config{Realm: name, Conn: r.nc, AnyActor: true, State: r.state, Instance: dir, Log: slog.New(slog.DiscardHandler)}
+	c := serve.Config{Realm: name, Conn: r.nc, AnyActor: true, State: r.state, Instance: dir, Log: slog.New(slog.DiscardHandler)}
 	r.api, err = api.ServeRecording(c, api.Replica{
 		Reached: r.reached, Now: r.now,
-		Streams: api.StreamsConfig{Verify: r.verify, Log: r.log, Heartbeat: watch.DefaultHeartbeat},
+		Streams: streams.Config{Verify: r.verify, Log: r.log, Heartbeat: watch.DefaultHeartbeat},
 	}, r.past)
 	if err != nil {
 		return r, err

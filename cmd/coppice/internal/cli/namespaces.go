@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
 )
 
 // NamespacesResource are the objects of kind Namespace.
@@ -61,7 +61,7 @@ func (s *Session) usedNamespaces(ctx context.Context) ([]string, error) {
 			}
 			namespace := page.Objects[0].GetMetadata().GetNamespace()
 			used[namespace] = true
-			next = api.ContinueAfterNamespace(namespace)
+			next = serve.ContinueAfterNamespace(namespace)
 		}
 	}
 	return slices.Sorted(maps.Keys(used)), nil

@@ -1,0 +1,116 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/api/expiry"
+	"github.com/coppice-gc/coppice/services/graph/api/serve"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/consumers"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// Writer serves the verbs that change objects, and reads that include every command that was
+// acknowledged before.
+type Writer struct {
+	*serve.Writer
+	c          WriterConfig
+	policies   *expiry.Policies
+	finalizers unanswered
+}
+
+// WriterConfig is what a Writer needs in addition to a serve.Writer.
+type WriterConfig struct {
+	Lease writer.Lease
+	// Past reads the past.
+	Past Past
+	// Call returns the state of the call of an external finalizer for an object.
+	Call func(context.Context, bus.Finalize) (CallState, error)
+	// Consumers observes the consumers of calls; nil for no warnings of finalizers without one.
+	Consumers *consumers.Observer
+	// Status counts pending work.
+	Status func(context.Context) (*coppicev1.StatusReply, error)
+	// Storage measures what the realm takes on disks.
+	Storage func(context.Context) (*coppicev1.Storage, error)
+	// PlanLimit and PlanTime bound the plan that the writer computes again for a DELETE
+	// that names one, while other commands wait: its objects, 20,000 if zero, and the time,
+	// 250 ms if zero.
+	PlanLimit int
+	PlanTime  time.Duration
+	// Grants gives and checks the grants of deletions with several parts. If it is nil, no other
+	// service accepts its grants.
+	Grants *Grants
+}
+
+// NewWriter returns the verbs of a writer. policies are the realm's expiry policies; nil for a recording.
+func NewWriter(s *serve.Writer, policies *expiry.Policies, c WriterConfig) *Writer {
+	if c.Grants == nil {
+		c.Grants = ownGrants(s.Realm)
+	}
+	return &Writer{Writer: s, c: c, policies: policies, finalizers: unanswered{now: s.Now}}
+}
+
+// submit queues a command for the writer.
+func (s *Writer) submit(q *serve.Request, at bus.API, work writer.Work, note string) *lifecycle.Error {
+	id, err := q.CommandID(s.Now())
+	if err != nil {
+		return err
+	}
+	callers := 1
+	if o, ok := work.(*command.Objects); ok && o.ReturnObjects { // of many callers, one object each
+		callers = o.Count
+	}
+	s.Commands.Submit(&writer.Request{
+		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Expires: q.Expires, Work: work, Done: s.answer(q.Replier),
+	})
+	return nil
+}
+
+// answer returns the function that sends the reply to a command. It encodes a long reply in
+// another goroutine, so that the writer does not wait for it.
+func (s *Writer) answer(q serve.Replier) func(proto.Message, *lifecycle.Error) {
+	const long = 16 // results
+	return func(m proto.Message, err *lifecycle.Error) {
+		r, ok := m.(*coppicev1.ObjectsReply)
+		if ok && err == nil && addsFinalizers(q.Verb) && s.warnUnanswered(r, func(r *coppicev1.ObjectsReply) { q.Answer(r, nil) }) {
+			return
+		}
+		if ok && len(r.GetResults()) > long && s.Start(func() { q.Answer(m, err) }) {
+			return
+		}
+		q.Answer(m, err)
+	}
+}
+
+// read replies from a snapshot, and verifies that this process was still the writer after
+// the snapshot was taken, so that the read is linearizable.
+func (s *Writer) read(q *serve.Request, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
+	s.Within(s.Pages, q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		snap := s.State.Snapshot().Until(ctx)
+		defer snap.Close()
+		m, err := answer(snap)
+		if fail := snap.Err(); fail != nil {
+			return nil, s.ErrUnreadable(fail)
+		}
+		if !s.c.Lease.Holds() {
+			return nil, s.notWriter()
+		}
+		return m, err
+	})
+}
+
+func (s *Writer) notWriter() *lifecycle.Error {
+	return &lifecycle.Error{
+		Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
+		Message: fmt.Sprintf("realm %s: this is not the writer any more; try again", s.Realm),
+	}
+}
