@@ -15,7 +15,7 @@ import (
 )
 
 // Finish has the writer remove built-in finalizers that nothing delays any more. If the counters do not show whether a
-// foreground deletion is complete, finish examines the dependents here, outside of the
+// foreground deletion is complete, Finish examines the dependents here, outside of the
 // commit. The commit only verifies the result.
 func (s *Writer) Finish(q *serve.Request) *lifecycle.Error {
 	var r coppicev1.FinishRequest

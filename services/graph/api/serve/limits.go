@@ -36,13 +36,16 @@ const (
 // Limits of the replies of a realm that are streams and open at the same time, in all and for one actor.
 const (
 	// Readers of the log use memory only while they read and send a chunk, and MaxLogReading do so at the same time.
-	MaxLogReaders, ActorLogReaders = 256, 16
-	MaxLogReading                  = 8
+	MaxLogReaders   = 256
+	ActorLogReaders = 16
+	MaxLogReading   = 8
 
-	MaxWarningReaders, ActorWarningReaders = 256, 16
+	MaxWarningReaders   = 256
+	ActorWarningReaders = 16
 
 	// Clients that wait for a verification share one run.
-	MaxVerifiers, ActorVerifiers = 64, 16
+	MaxVerifiers   = 64
+	ActorVerifiers = 16
 )
 
 // Limits of the requests that an endpoint has received and not handled yet. The NATS client
