@@ -16,7 +16,7 @@ import (
 const droppedShown = 10 * time.Second
 
 // dropped counts the requests that the NATS client dropped before the service read them,
-// because too many waited in a subscription: see limits.go in package api. The client reports
+// because too many waited in a subscription: see limits.go in package serve. The client reports
 // the first one; how many follow is read from the subscription.
 type dropped struct {
 	count func(realm string, requests int)
