@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 )
 
 // serviceFlags are those of all services.
@@ -144,4 +144,4 @@ func (f *historyFlag) add(c *cobra.Command) {
 	c.Flags().Uint32Var(&f.mib, "history-cache", 2048, "MiB on disk for states of the past, which --at reads, in all realms of this process")
 }
 
-func (f *historyFlag) limits() history.Limits { return history.Limits{Bytes: int64(f.mib) << 20} }
+func (f *historyFlag) limits() past.Limits { return past.Limits{Bytes: int64(f.mib) << 20} }

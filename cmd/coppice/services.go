@@ -205,7 +205,7 @@ realm only with a copy of it.`,
 				gc := graph.Config{
 					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses, Restored: restoredLogs,
 					Instance: cli.Instance(), Version: version(), Log: a.Logger().With("service", "graph"), Registry: r,
-					History: past.limits(),
+					Past: past.limits(),
 				}
 				if archiving {
 					gc.Archive = openArchive(location, nc, replicas)

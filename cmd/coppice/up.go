@@ -79,7 +79,7 @@ of the log.`,
 				return cli.NewUsageError(c, err)
 			}
 			return runUp(c.Context(), a, f, func(g *graph.Config) {
-				g.AcceptLoss, g.Restored, g.History = losses, restored, f.history.limits()
+				g.AcceptLoss, g.Restored, g.Past = losses, restored, f.history.limits()
 				if archiving {
 					g.Archive, g.ArchiveRetention = openArchive(location, g.Conn, 1), archiveOfUp
 				}

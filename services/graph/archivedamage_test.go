@@ -27,7 +27,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -310,7 +310,7 @@ func TestReadersPassDamagedSegment(t *testing.T) {
 	bad, _ := archive.ParseName(name)
 	a.damage(name)
 	last := checkpoint(t, a.dir).GetSequence()
-	s, reader := a.past(a.store, history.Limits{})
+	s, reader := a.past(a.store, past.Limits{})
 	operator := a.as(bus.RoleOperator)
 	read := func(opts ...client.LogOption) (sequences []uint64, err error) {
 		for c, err := range operator.Log().Read(a.Ctx, opts...) {

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/archivetest"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 )
 
 // readLog returns the sequences of the commits that a client reads, and the error with which that ends.
@@ -61,7 +61,7 @@ func TestDamagedSegments(t *testing.T) {
 			for _, name := range segments[:c.gone] {
 				a.remove(name)
 			}
-			s, _ := a.past(a.store, history.Limits{})
+			s, _ := a.past(a.store, past.Limits{})
 			for _, i := range c.damaged { // a start is refused while the stream lacks commits that are in such a segment
 				a.damage(segments[i])
 			}
@@ -113,7 +113,7 @@ func TestSegmentReadWronglyOnce(t *testing.T) {
 		}
 		return io.NopCloser(flip(in, c.Length/2))
 	}}
-	s, _ := a.past(store, history.Limits{})
+	s, _ := a.past(store, past.Limits{})
 	if got := a.readLog(client.FromSequence(1)); !strings.HasPrefix(got, "1 2 3 4 5 6 7 8 9 10 11") {
 		t.Errorf("read: %s", got)
 	}

@@ -39,7 +39,7 @@
 //	wholelog           reads the log where its stream was cut: the stream, and before it the archive
 //	snapshot           the format of a file with a state
 //	archivestate       states from the archive: the newest snapshot that can be used, and the commits since
-//	history            states of the past, in a cache on disk
+//	past               states of the past, in a cache on disk
 //	recording          a log in a file, without an archive: folds it, serves it
 //	continuation       begins a realm that continues the log of another one, restored or replayed
 package graph

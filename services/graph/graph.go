@@ -31,8 +31,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/registry"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -99,8 +99,8 @@ type Config struct {
 	// package archiver.
 	Archive       archive.Store
 	ArchiveLimits archiver.Limits
-	// History bounds the states of the past that are kept for readers; see history.Limits.
-	History history.Limits
+	// Past bounds the states of the past that are kept for readers; see past.Limits.
+	Past past.Limits
 	// ArchiveRetention bounds what Archive has of each realm that has no setting
 	// archiveRetention; nothing is deleted by default.
 	ArchiveRetention lifecycle.Retention
@@ -157,10 +157,10 @@ type Service struct {
 	dropped   *dropped
 	registry  *registry.Registry
 	member    *lease.Member
-	watches   *watch.Process                // bounds those of all realms
-	requests  *serve.Process                // bounds those to all realms
-	states    atomic.Pointer[history.Cache] // of the past; set by Run
-	waits     atomic.Pointer[error]         // why the list of realms could not be read at the start, nil once it was
+	watches   *watch.Process             // bounds those of all realms
+	requests  *serve.Process             // bounds those to all realms
+	states    atomic.Pointer[past.Cache] // of the past; set by Run
+	waits     atomic.Pointer[error]      // why the list of realms could not be read at the start, nil once it was
 	archivers *archivers
 	kick      chan struct{}        // gets a token when the list of realms has changed
 	stopping  map[string]*stopping // only followList uses it
@@ -292,7 +292,7 @@ func drawID() string {
 // error that waiting does not cure. If only some have failed, they are tried again after a
 // pause.
 func (s *Service) Run(ctx context.Context) (err error) {
-	states, err := history.NewCache(filepath.Join(s.c.Dir, historyDir), s.c.History)
+	states, err := past.NewCache(filepath.Join(s.c.Dir, pastDir), s.c.Past)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,14 @@
 package graph
 
-import "github.com/coppice-gc/coppice/services/graph/history"
+import "github.com/coppice-gc/coppice/services/graph/past"
 
-// historyDir is the directory of states of the past, next to the states. No realm has such a
+// pastDir is the directory of states of the past, next to the states. No realm has such a
 // name.
-const historyDir = ".history"
+const pastDir = ".history"
 
 // openPast returns the past of the realm. It must be closed.
-func (r *following) openPast() *history.History {
-	return r.states.Load().Realm(history.Config{
+func (r *following) openPast() *past.Reader {
+	return r.states.Load().Realm(past.Config{
 		Realm: r.name, Log: r.clientLog, Keys: r.keys, Created: r.events.Created(), Archive: r.archive,
 		State: r.state, Now: r.time.Now, Logger: r.log,
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 )
 
 // gated is a store from which snapshots are read only when the gate is open.
@@ -48,17 +48,17 @@ func newGated(store archive.Store) *gated {
 
 // look reads from the state at a revision.
 func look(ctx context.Context, c *client.Client, revision uint64) error {
-	past, err := c.At(ctx, client.Moment{Revision: revision})
+	earlier, err := c.At(ctx, client.Moment{Revision: revision})
 	if err == nil {
-		_, err = past.Kinds(ctx)
+		_, err = earlier.Kinds(ctx)
 	}
 	return err
 }
 
 // past runs a graph service with limits, and a reader of the past.
-func (a *archived) past(store archive.Store, l history.Limits, opts ...client.Option) (*service, *client.Client) {
+func (a *archived) past(store archive.Store, l past.Limits, opts ...client.Option) (*service, *client.Client) {
 	a.Helper()
-	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.History = store, l }).writing()
+	s := a.serve(a.dir, func(c *graph.Config) { c.Archive, c.Past = store, l }).writing()
 	return s, client.New(a.Conn(bus.RoleReader), append([]client.Option{client.WithActor(bus.RoleReader)}, opts...)...)
 }
 
@@ -99,16 +99,16 @@ func TestPastIsBuiltOnce(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	store := newGated(a.store)
-	s, reader := a.past(store, history.Limits{Waiting: 1}, client.WithRetryTimeout(3*time.Second))
+	s, reader := a.past(store, past.Limits{Waiting: 1}, client.WithRetryTimeout(3*time.Second))
 	at := a.revisions("b", "c", "d", "e")
 	list := func(revision uint64) (string, error) {
 		var names []string
 		err := replied(a.Ctx, func() error {
-			past, err := reader.At(a.Ctx, client.Moment{Revision: revision})
+			earlier, err := reader.At(a.Ctx, client.Moment{Revision: revision})
 			if err != nil {
 				return err
 			}
-			p, err := past.Resource(configMaps, "a").ListPage(a.Ctx)
+			p, err := earlier.Resource(configMaps, "a").ListPage(a.Ctx)
 			if err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func TestPastOfOneActor(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	store := newGated(a.store)
-	s, one := a.past(store, history.Limits{}, client.WithRetryTimeout(3*time.Second))
+	s, one := a.past(store, past.Limits{}, client.WithRetryTimeout(3*time.Second))
 	other := a.as(bus.RoleOperator, client.WithRetryTimeout(3*time.Second))
 	at := a.revisions("b", "c", "d", "e", "f")
 	read := func(c *client.Client, revision uint64) error {
@@ -214,16 +214,16 @@ func TestStopWhileThePastIsBuilt(t *testing.T) {
 	a.segments()
 	a.snapshot()
 	store := newGated(a.store)
-	s, reader := a.past(store, history.Limits{})
+	s, reader := a.past(store, past.Limits{})
 	at := a.revisions("b", "c")
-	past, err := reader.At(a.Ctx, client.Moment{Revision: at[0]})
+	earlier, err := reader.At(a.Ctx, client.Moment{Revision: at[0]})
 	must.Succeed(t, err)
 	ended := make(chan struct{})
 	reading, stop := context.WithCancel(a.Ctx)
 	defer stop()
 	go func() {
 		defer close(ended)
-		_, _ = past.Kinds(reading)
+		_, _ = earlier.Kinds(reading)
 	}()
 	a.WaitFor("the state to be built", func() bool { return store.opens.Load() == 1 })
 	s.Stop()
@@ -238,7 +238,7 @@ func TestStopWhileThePastIsBuilt(t *testing.T) {
 func TestPastIsBounded(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	s, reader := a.past(nil, history.Limits{States: 2})
+	s, reader := a.past(nil, past.Limits{States: 2})
 	at := a.revisions("b", "c", "d", "e", "f")
 	read := func(revision uint64) error {
 		return look(a.Ctx, reader, revision)
@@ -249,7 +249,7 @@ func TestPastIsBounded(t *testing.T) {
 	}
 	s.Stop()
 
-	s, _ = a.past(nil, history.Limits{Bytes: 1 << 10})
+	s, _ = a.past(nil, past.Limits{Bytes: 1 << 10})
 	if err := read(at[0]); !errors.Is(err, client.ErrRequestEntityTooLarge) || !strings.Contains(err.Error(), "has more than 1024 bytes, the limit of the cache for states of the past; raise it with --history-cache") {
 		t.Errorf("a state that is too large: %v", err)
 	}
@@ -257,7 +257,7 @@ func TestPastIsBounded(t *testing.T) {
 	a.revisions("g")
 	s.Stop()
 
-	s, _ = a.past(nil, history.Limits{Free: 1 << 60})
+	s, _ = a.past(nil, past.Limits{Free: 1 << 60})
 	limited := client.New(reader.Conn(), client.WithActor(bus.RoleReader), client.WithRetryTimeout(500*time.Millisecond))
 	err := replied(a.Ctx, func() error { return look(a.Ctx, limited, at[0]) })
 	if !errors.Is(err, client.ErrTooManyRequests) || !strings.Contains(err.Error(), "bytes free, less than 1152921504606846976: make room") {
@@ -278,14 +278,14 @@ func TestOldestPast(t *testing.T) {
 	a.creates("g", "h", "i", "j")
 	a.segments()
 	a.truncate(3)
-	s, reader := a.past(a.store, history.Limits{})
+	s, reader := a.past(a.store, past.Limits{})
 	a.revisions("k")
 	list := func(revision uint64) (string, error) {
-		past, err := reader.At(a.Ctx, client.Moment{Revision: revision})
+		earlier, err := reader.At(a.Ctx, client.Moment{Revision: revision})
 		if err != nil {
 			return "", err
 		}
-		return identitiesOf(a.Ctx, t, past), nil
+		return identitiesOf(a.Ctx, t, earlier), nil
 	}
 	if got, err := list(oldest - 2); err != nil || !strings.Contains(got, "d:") || strings.Contains(got, "e:") {
 		t.Errorf("with all segments, revision %d has %s, %v", oldest-2, got, err)
@@ -297,7 +297,7 @@ func TestOldestPast(t *testing.T) {
 			must.Succeed(t, os.Remove(filepath.Join(a.root, filepath.FromSlash(name))))
 		}
 	}
-	s, _ = a.past(a.store, history.Limits{})
+	s, _ = a.past(a.store, past.Limits{})
 	a.revisions("l")
 	want := fmt.Sprintf("the oldest revision that can be shown is %d", oldest)
 	if _, err := list(oldest - 1); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
@@ -312,20 +312,20 @@ func TestOldestPast(t *testing.T) {
 		}
 	}
 	s.Stop()
-	s, _ = a.past(a.store, history.Limits{})
-	past, err := reader.At(a.Ctx, client.Moment{Revision: oldest})
+	s, _ = a.past(a.store, past.Limits{})
+	earlier, err := reader.At(a.Ctx, client.Moment{Revision: oldest})
 	must.Succeed(t, err)
 	changes := func() error { // also from a revision, which other clients follow into the present
-		for _, err := range past.Resource(configMaps, "a").Watch(a.Ctx, client.FromRevision(oldest)) {
+		for _, err := range earlier.Resource(configMaps, "a").Watch(a.Ctx, client.FromRevision(oldest)) {
 			return err
 		}
 		return nil
 	}
 	for what, do := range map[string]func() error{
 		"watch":  changes,
-		"create": func() error { _, err := past.Resource(configMaps, "a").Create(a.Ctx, configMap("past")); return err },
+		"create": func() error { _, err := earlier.Resource(configMaps, "a").Create(a.Ctx, configMap("past")); return err },
 		"run a finalizer": func() error {
-			return past.RunFinalizer(a.Ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
+			return earlier.RunFinalizer(a.Ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
 		},
 	} {
 		if err := do(); !errors.Is(err, client.ErrMethodNotAllowed) {
@@ -340,7 +340,7 @@ func TestOldestPast(t *testing.T) {
 	a.snapshot()
 	later := checkpoint(t, a.dir).GetRevision()
 	a.replace(archive.VerifiedName([16]byte(checkpoint(t, a.dir).GetRealmId()), newest.Sequence).String(), []byte("damaged"))
-	s, _ = a.past(a.store, history.Limits{})
+	s, _ = a.past(a.store, past.Limits{})
 	a.revisions("m", "n")
 	if got, err := list(later); err != nil || !strings.Contains(got, "l:") || strings.Contains(got, "m:") {
 		t.Errorf("revision %d has %s, %v", later, got, err)
@@ -370,7 +370,7 @@ func TestTooLargePast(t *testing.T) {
 	read := func(reader *client.Client, revision uint64) error {
 		return replied(a.Ctx, func() error { return look(a.Ctx, reader, revision) })
 	}
-	s, reader := a.past(store, history.Limits{Bytes: size - 1})
+	s, reader := a.past(store, past.Limits{Bytes: size - 1})
 	at := a.revisions("b", "c")
 	if err := read(reader, at[0]); !errors.Is(err, client.ErrRequestEntityTooLarge) || !strings.Contains(err.Error(), "--history-cache") {
 		t.Errorf("a snapshot that is too large: %v", err)
@@ -380,7 +380,7 @@ func TestTooLargePast(t *testing.T) {
 	}
 	s.Stop()
 
-	s, reader = a.past(store, history.Limits{Bytes: size}, client.WithRetryTimeout(3*time.Second))
+	s, reader = a.past(store, past.Limits{Bytes: size}, client.WithRetryTimeout(3*time.Second))
 	a.WaitFor("a reply that the state is being built", func() bool { return client.IsBuilding(read(reader, at[0])) })
 	close(store.gate)
 	a.WaitFor("nothing to be left", func() bool { return len(a.cached()) == 0 })

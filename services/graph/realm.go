@@ -15,8 +15,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/warn"
@@ -49,8 +49,8 @@ type realm struct {
 	watches   *watch.Process
 	requests  *serve.Process
 	archivers *archivers
-	archive   archive.Store                  // nil for none
-	states    *atomic.Pointer[history.Cache] // of the past
+	archive   archive.Store               // nil for none
+	states    *atomic.Pointer[past.Cache] // of the past
 
 	// What is known of the programs that take calls.
 	consumers *consumers.Observer

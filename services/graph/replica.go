@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/api/streams"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 	"github.com/coppice-gc/coppice/services/graph/wholelog"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -22,7 +22,7 @@ import (
 type following struct {
 	*withLog
 	hub  *watch.Hub
-	past *history.History
+	past *past.Reader
 }
 
 // newFollowing needs a state. The hub and the past must be closed.

@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -154,7 +154,7 @@ func TestPastOfRestoredRealm(t *testing.T) {
 	a.segments()
 	begun := a.restore(0)
 	a.dir = t.TempDir()
-	s, reader := a.past(a.store, history.Limits{})
+	s, reader := a.past(a.store, past.Limits{})
 	operator := a.as(bus.RoleOperator)
 	if _, err := operator.Operations().Resume(a.Ctx); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/past"
 )
 
 // A process that cannot know the protected objects of a realm does not let it be deleted while
@@ -83,7 +83,7 @@ func TestRealmThatDoesNotStop(t *testing.T) {
 		Secrets: testkit.Secrets(), Conn: testkit.Conn(t, n, bus.RoleGraph), Answers: testkit.Conn(t, n, bus.RoleAnswers), Dir: t.TempDir(), LeaseTTL: 30 * time.Second,
 	})
 	must.Succeed(t, err)
-	states, err := history.NewCache(filepath.Join(s.c.Dir, historyDir), s.c.History)
+	states, err := past.NewCache(filepath.Join(s.c.Dir, pastDir), s.c.Past)
 	must.Succeed(t, err)
 	s.states.Store(states)
 	var g errgroup.Group

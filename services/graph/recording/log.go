@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/services/graph/api/streams"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 )
 
@@ -24,7 +24,7 @@ type Log struct {
 var (
 	_ replay.Source     = (*Log)(nil)
 	_ streams.LogReader = (*Log)(nil)
-	_ history.Log       = (*Log)(nil)
+	_ past.Log          = (*Log)(nil)
 )
 
 // Open opens a recorded log of a size in bytes. The errors are those of segment.Open.
@@ -67,7 +67,7 @@ func (l *Log) Seek(_ context.Context, revision uint64) (position uint64, err err
 	return l.r.SeekRevision(revision)
 }
 
-// SeekTime implements history.Log.
+// SeekTime implements past.Log.
 func (l *Log) SeekTime(_ context.Context, t lifecycle.Time) (position uint64, err error) {
 	sequence, err := l.r.AtTime(t)
 	if errors.Is(err, segment.ErrOutside) {

@@ -18,7 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/api"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/api/streams"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -34,9 +34,9 @@ type Realm struct {
 	log    *Log
 	nc     *nats.Conn
 	api    *serve.Server
-	past   *history.History
-	states *history.Cache // of past
-	temp   string         // the directory of states
+	past   *past.Reader
+	states *past.Cache // of past
+	temp   string      // the directory of states
 }
 
 // ErrNoRecording is wrapped by the error of OpenRealm for a directory without a folded
@@ -98,10 +98,10 @@ func (r *Realm) openPast(dir, name string) (err error) {
 	if err = os.RemoveAll(r.temp); err != nil { // of a process that was killed: only one has the state open
 		return err
 	}
-	if r.states, err = history.NewCache(r.temp, history.Limits{Bytes: math.MaxInt64}); err != nil {
+	if r.states, err = past.NewCache(r.temp, past.Limits{Bytes: math.MaxInt64}); err != nil {
 		return err
 	}
-	r.past = r.states.Realm(history.Config{
+	r.past = r.states.Realm(past.Config{
 		Realm: name, Log: r.log, Keys: r.log.keys, State: r.state, Now: r.now, Logger: slog.New(slog.DiscardHandler),
 	})
 	return nil

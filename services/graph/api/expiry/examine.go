@@ -16,7 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/api/expiry/evaluated"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/command"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -273,7 +273,7 @@ func (s *Policies) unchangedSince(ctx context.Context, d time.Duration, now life
 	if d == 0 {
 		return ^uint64(0), nil
 	}
-	c, err := s.c.Find(ctx, history.Point{Time: now.Add(-d)})
+	c, err := s.c.Find(ctx, past.Point{Time: now.Add(-d)})
 	var refusal *lifecycle.Error
 	switch {
 	case err == nil:

@@ -8,7 +8,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/expiry/evaluated"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 )
 
@@ -30,7 +30,7 @@ type Policies struct {
 // Config is what Policies need in addition to a serve.Writer.
 type Config struct {
 	// Find returns the last commit at a point of the past.
-	Find func(context.Context, history.Point) (history.Commit, error)
+	Find func(context.Context, past.Point) (past.Commit, error)
 	// Noticed is called with an object and the notice that an expiry policy has given for it: when
 	// the notice is given, and at each evaluation in the hour after. It may be nil.
 	Noticed func(v lifecycle.View, n *lifecycle.Node, p *expirypolicy.Policy, policy string, given lifecycle.Notice)

@@ -14,14 +14,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 )
 
-// Past reads the past: a history.History.
+// Past reads the past: a past.Reader.
 type Past interface {
-	Find(ctx context.Context, p history.Point) (history.Commit, error)
-	At(ctx context.Context, actor string, c history.Commit) (*history.Past, error)
-	Rebuilt(ctx context.Context, actor string, c history.Commit) (*history.Past, error)
+	Find(ctx context.Context, p past.Point) (past.Commit, error)
+	At(ctx context.Context, actor string, c past.Commit) (*past.State, error)
+	Rebuilt(ctx context.Context, actor string, c past.Commit) (*past.State, error)
 }
 
 // buildTime is how long a request waits for a state of the past that is being built, before
@@ -30,9 +30,9 @@ const buildTime = time.Second
 
 // pastRead is a read of the past.
 type pastRead struct {
-	point  history.Point
+	point  past.Point
 	places *admission.Limiter // nil to find the commit only
-	answer func(ctx context.Context, p *history.Past, reply *coppicev1.ReadPastReply) *lifecycle.Error
+	answer func(ctx context.Context, p *past.State, reply *coppicev1.ReadPastReply) *lifecycle.Error
 }
 
 // ReadPast serves reads of an earlier revision. The writer serves them, and no other replica does,
@@ -81,7 +81,7 @@ func (s *Writer) pastRead(q *serve.Request, at bus.API, r *coppicev1.ReadPastReq
 		read.places = nil
 		return read, serve.RealmWide(at)
 	case *coppicev1.ReadPastRequest_Get:
-		read.answer = func(_ context.Context, p *history.Past, reply *coppicev1.ReadPastReply) *lifecycle.Error {
+		read.answer = func(_ context.Context, p *past.State, reply *coppicev1.ReadPastReply) *lifecycle.Error {
 			m, err := objectsOf(p.Snapshot, q, at, of.Get)
 			reply.Read = &coppicev1.ReadPastReply_Objects{Objects: m}
 			return err
@@ -89,7 +89,7 @@ func (s *Writer) pastRead(q *serve.Request, at bus.API, r *coppicev1.ReadPastReq
 		return read, checkNames("names", of.Get.GetNames())
 	case *coppicev1.ReadPastRequest_List:
 		page, err := pageOf(q, at, of.List)
-		read.answer = func(_ context.Context, p *history.Past, reply *coppicev1.ReadPastReply) *lifecycle.Error {
+		read.answer = func(_ context.Context, p *past.State, reply *coppicev1.ReadPastReply) *lifecycle.Error {
 			m, err := listReply(&page, p.Snapshot, at, of.List.GetIncludeApplied())
 			reply.Read = &coppicev1.ReadPastReply_List{List: m}
 			return err
@@ -100,7 +100,7 @@ func (s *Writer) pastRead(q *serve.Request, at bus.API, r *coppicev1.ReadPastReq
 		if of.Resolve.GetCountTotal() {
 			read.places = s.Plans
 		}
-		read.answer = func(ctx context.Context, p *history.Past, reply *coppicev1.ReadPastReply) *lifecycle.Error {
+		read.answer = func(ctx context.Context, p *past.State, reply *coppicev1.ReadPastReply) *lifecycle.Error {
 			m, err := resolved(ctx, s.Server, p.Snapshot, q, at, of.Resolve, uids, p.Snapshot.Time())
 			reply.Read = &coppicev1.ReadPastReply_Resolved{Resolved: m}
 			return err
@@ -112,7 +112,7 @@ func (s *Writer) pastRead(q *serve.Request, at bus.API, r *coppicev1.ReadPastReq
 		}
 		d, err := planDeletion(at, of.Plan)
 		read.places = s.Plans
-		read.answer = func(ctx context.Context, p *history.Past, reply *coppicev1.ReadPastReply) *lifecycle.Error {
+		read.answer = func(ctx context.Context, p *past.State, reply *coppicev1.ReadPastReply) *lifecycle.Error {
 			m, err := planOf(ctx, p.Snapshot, q, d, of.Plan, p.Snapshot.Time())
 			reply.Read = &coppicev1.ReadPastReply_Plan{Plan: m}
 			return err
@@ -128,7 +128,7 @@ func (s *Writer) ofThePast(ctx context.Context, actor string, read pastRead, rep
 	if err != nil {
 		return s.noPast(err)
 	}
-	name := func(c history.Commit) {
+	name := func(c past.Commit) {
 		reply.Revision, reply.Sequence, reply.Position, reply.Time = c.Revision, c.Sequence, c.Position, int64(c.Time)
 	}
 	if name(c); read.answer == nil {
@@ -159,7 +159,7 @@ func (s *Writer) ofThePast(ctx context.Context, actor string, read pastRead, rep
 // noPast returns the error for a state that cannot be read, or not yet.
 func (s *Writer) noPast(err error) *lifecycle.Error {
 	var refused *lifecycle.Error
-	var building *history.BuildingError
+	var building *past.BuildingError
 	switch {
 	case errors.As(err, &refused):
 		return refused

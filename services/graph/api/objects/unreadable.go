@@ -9,7 +9,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/command"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -52,7 +52,7 @@ func (s *Writer) unreadableInLog(ctx context.Context, at bus.API, name string) (
 	if err != nil {
 		return 0, err
 	}
-	commit, fail := s.c.Past.Find(ctx, history.Point{Revision: n.Revision})
+	commit, fail := s.c.Past.Find(ctx, past.Point{Revision: n.Revision})
 	if fail != nil {
 		return 0, s.noPast(fail)
 	}

@@ -1,4 +1,4 @@
-package history
+package past
 
 import (
 	"cmp"
@@ -68,7 +68,7 @@ type Cache struct {
 
 // entry is a state that is built, or being built.
 type entry struct {
-	h      *History
+	reader *Reader
 	commit Commit
 	actor  string // for which the state is built
 	dir    string
@@ -96,7 +96,7 @@ const rateBurst = 1 << 20
 func NewCache(dir string, l Limits) (*Cache, error) {
 	l.setDefaults()
 	if err := os.RemoveAll(dir); err != nil {
-		return nil, fmt.Errorf("history: %w", err)
+		return nil, fmt.Errorf("past: %w", err)
 	}
 	return &Cache{dir: dir, l: l, blocks: state.NewCache(state.Config{CacheSize: blockCache}), places: make(chan struct{}, l.Building), rate: rate.NewLimiter(rate.Limit(l.Rate), rateBurst)}, nil
 }
@@ -124,8 +124,8 @@ func (c *Cache) Usage() (u Usage) {
 	return u
 }
 
-func (e *entry) is(h *History, sequence uint64) bool {
-	return e.h == h && e.commit.Sequence == sequence
+func (e *entry) is(reader *Reader, sequence uint64) bool {
+	return e.reader == reader && e.commit.Sequence == sequence
 }
 
 func (e *entry) percent() int {
@@ -146,24 +146,24 @@ func (e *entry) done() bool {
 }
 
 // has reports whether the cache has the state after a commit, or builds it.
-func (c *Cache) has(h *History, sequence uint64) bool {
+func (c *Cache) has(reader *Reader, sequence uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.entries, func(e *entry) bool { return e.is(h, sequence) })
+	return slices.ContainsFunc(c.entries, func(e *entry) bool { return e.is(reader, sequence) })
 }
 
 // enter returns the entry of a commit, and begins to build its state for an actor if there is none. release
 // must be called once.
-func (c *Cache) enter(h *History, actor string, commit Commit) (*entry, error) {
+func (c *Cache) enter(reader *Reader, actor string, commit Commit) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := slices.IndexFunc(c.entries, func(e *entry) bool { return e.is(h, commit.Sequence) }); i >= 0 {
+	if i := slices.IndexFunc(c.entries, func(e *entry) bool { return e.is(reader, commit.Sequence) }); i >= 0 {
 		e := c.entries[i]
 		c.entries = append(slices.Delete(c.entries, i, i+1), e)
 		e.users++
 		return e, nil
 	}
-	if err := c.refusal(h, commit.Sequence); err != nil {
+	if err := c.refusal(reader, commit.Sequence); err != nil {
 		return nil, err
 	}
 	building, own := 0, 0
@@ -176,18 +176,18 @@ func (c *Cache) enter(h *History, actor string, commit Commit) (*entry, error) {
 		}
 	}
 	if most := c.l.Building + c.l.Waiting; building >= most {
-		return nil, overloaded("realm %s: %d states of the past are being built or wait for that, the most at one time; try again later", h.c.Realm, most)
+		return nil, overloaded("realm %s: %d states of the past are being built or wait for that, the most at one time; try again later", reader.c.Realm, most)
 	}
 	if own >= c.l.Actor {
-		return nil, overloaded("realm %s: %d states of the past are being built for %s or wait for that, the most for one actor; try again later", h.c.Realm, own, actor)
+		return nil, overloaded("realm %s: %d states of the past are being built for %s or wait for that, the most for one actor; try again later", reader.c.Realm, own, actor)
 	}
-	if h.ctx.Err() != nil {
-		return nil, h.failed(commit, h.ctx.Err())
+	if reader.ctx.Err() != nil {
+		return nil, reader.failed(commit, reader.ctx.Err())
 	}
 	c.named++
-	e := &entry{h: h, commit: commit, actor: actor, dir: filepath.Join(c.dir, strconv.FormatUint(c.named, 10)), built: make(chan struct{}), users: 2}
+	e := &entry{reader: reader, commit: commit, actor: actor, dir: filepath.Join(c.dir, strconv.FormatUint(c.named, 10)), built: make(chan struct{}), users: 2}
 	c.entries = append(c.entries, e)
-	h.jobs.Go(func() { c.build(e) })
+	reader.jobs.Go(func() { c.build(e) })
 	return e, nil
 }
 
@@ -206,12 +206,12 @@ func (c *Cache) build(e *entry) {
 	select {
 	case c.places <- struct{}{}:
 		leave = func() { <-c.places }
-	case <-e.h.ctx.Done():
-		e.err = e.h.failed(e.commit, e.h.ctx.Err())
+	case <-e.reader.ctx.Done():
+		e.err = e.reader.failed(e.commit, e.reader.ctx.Err())
 	}
 	if e.err == nil {
 		if err := e.build(); err != nil {
-			e.err = e.h.failed(e.commit, err)
+			e.err = e.reader.failed(e.commit, err)
 		}
 	}
 	if e.err != nil {
@@ -246,17 +246,17 @@ func (e *entry) discard() {
 		err = e.state.Close()
 	}
 	if err = errors.Join(err, os.RemoveAll(e.dir)); err != nil {
-		e.h.c.Logger.Warn("cannot delete a state of the past", "directory", e.dir, "error", err)
+		e.reader.c.Logger.Warn("cannot delete a state of the past", "directory", e.dir, "error", err)
 	}
 }
 
-// drop removes the entries of a history, in which nothing is built any more.
-func (c *Cache) drop(h *History) error {
+// drop removes the entries of a realm, in which nothing is built any more.
+func (c *Cache) drop(reader *Reader) error {
 	var unused []*entry
 	c.mu.Lock()
-	c.refused = slices.DeleteFunc(c.refused, func(r refusal) bool { return r.h == h })
+	c.refused = slices.DeleteFunc(c.refused, func(r refusal) bool { return r.reader == reader })
 	for _, e := range slices.Clone(c.entries) {
-		if e.h == h {
+		if e.reader == reader {
 			c.remove(e)
 			if e.users == 0 {
 				unused = append(unused, e)

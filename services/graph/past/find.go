@@ -1,4 +1,4 @@
-package history
+package past
 
 import (
 	"cmp"
@@ -54,58 +54,58 @@ const skew = 10 * time.Second
 // in the future or a realm without commits; Expired if the state after the commit cannot be built any
 // more, with the oldest revision that can be shown, if the time precedes the realm, or if the revision was lost;
 // ServiceUnavailable if the log or the archive cannot be read now.
-func (h *History) Find(ctx context.Context, p Point) (Commit, error) {
-	head := h.c.State.Checkpoint()
-	now := max(lifecycle.TimeOf(h.c.Now()), lifecycle.Time(head.GetTime()))
+func (r *Reader) Find(ctx context.Context, p Point) (Commit, error) {
+	head := r.c.State.Checkpoint()
+	now := max(lifecycle.TimeOf(r.c.Now()), lifecycle.Time(head.GetTime()))
 	switch {
 	case p.Revision > head.GetRevision():
 		return Commit{}, lifecycle.ErrBadRequest("revision %d is in the future; the realm is at revision %d", p.Revision, head.GetRevision())
 	case p.Time > now.Add(skew):
 		return Commit{}, lifecycle.ErrBadRequest("%s is in the future; the realm's time is %s", timeText(p.Time), timeText(now))
 	case head.GetSequence() == 0:
-		return Commit{}, lifecycle.ErrBadRequest("realm %s has no past: it has no commit yet", h.c.Realm)
+		return Commit{}, lifecycle.ErrBadRequest("realm %s has no past: it has no commit yet", r.c.Realm)
 	case p == Point{} || p.Revision == 0 && p.Time >= lifecycle.Time(head.GetTime()):
 		return commitOf(head), nil
 	}
-	c, first, err := h.search(ctx, p)
+	c, first, err := r.search(ctx, p)
 	if err == nil {
-		return h.covered(ctx, p, c)
+		return r.covered(ctx, p, c)
 	}
 	if refusal := (*lifecycle.Error)(nil); errors.As(err, &refusal) {
 		return Commit{}, refusal
 	}
 	if !errors.Is(err, errEarlier) && !errors.Is(err, eventlog.ErrCut) { // ErrCut: it was pruned meanwhile, or is in a damaged segment
-		return Commit{}, h.unreadable(ctx, err)
+		return Commit{}, r.unreadable(ctx, err)
 	}
-	oldest, err := h.oldest(ctx)
+	oldest, err := r.oldest(ctx)
 	switch {
 	case err != nil:
-		return Commit{}, h.unreadable(ctx, err)
+		return Commit{}, r.unreadable(ctx, err)
 	case p.Revision > 0 && p.Revision == oldest.Revision: // no commit is left, but the state after it is
 		return oldest, nil
 	case p.Revision == 0 && oldest.Sequence <= 1 && first.Sequence == 1:
 		return Commit{}, expired("at %s the realm had no commit: its first one is of %s", p, timeText(first.Time))
 	}
-	return Commit{}, h.uncovered(p, oldest)
+	return Commit{}, r.uncovered(p, oldest)
 }
 
 // errEarlier is returned by search if all commits that can be read are behind the point. The
 // commit of the result is then the first that can be read.
 var errEarlier = errors.New("the point precedes all commits that can be read")
 
-func (h *History) search(ctx context.Context, p Point) (found, first Commit, err error) {
+func (r *Reader) search(ctx context.Context, p Point) (found, first Commit, err error) {
 	var position uint64
 	if p.Revision > 0 {
-		position, err = h.c.Log.Seek(ctx, p.Revision)
+		position, err = r.c.Log.Seek(ctx, p.Revision)
 	} else {
-		position, err = h.c.Log.SeekTime(ctx, p.Time)
+		position, err = r.c.Log.SeekTime(ctx, p.Time)
 	}
 	if err != nil {
 		return found, first, err
 	}
-	found, header, err := h.from(ctx, position)
+	found, header, err := r.from(ctx, position)
 	if err == nil && found.Position != position {
-		err = h.begins(ctx, position)
+		err = r.begins(ctx, position)
 	}
 	switch {
 	case err != nil:
@@ -113,7 +113,7 @@ func (h *History) search(ctx context.Context, p Point) (found, first Commit, err
 	case p.precedes(&header):
 		return found, found, errEarlier
 	}
-	return found, first, h.isLast(ctx, p, found)
+	return found, first, r.isLast(ctx, p, found)
 }
 
 // precedes reports whether the point is before a commit.
@@ -127,8 +127,8 @@ func (p Point) precedes(h *eventlog.Header) bool {
 // begins returns an error if commits that can be read may precede a position without a commit. A search
 // of the log returns the position of a commit, or else the first position that can be read: any other
 // means that a NATS server lacks messages.
-func (h *History) begins(ctx context.Context, position uint64) error {
-	e, err := h.c.Log.Readable(ctx)
+func (r *Reader) begins(ctx context.Context, position uint64) error {
+	e, err := r.c.Log.Readable(ctx)
 	if err == nil && position > e.First {
 		err = fmt.Errorf("the commit at sequence %d is not delivered: %w", position, errLacks)
 	}
@@ -138,12 +138,12 @@ func (h *History) begins(ctx context.Context, position uint64) error {
 // isLast returns an error unless the commit that was found is the last one up to a point: a search in a
 // copy of the log that lacks commits finds an older one. There is a later commit, because the
 // point precedes the end of the log.
-func (h *History) isLast(ctx context.Context, p Point, found Commit) error {
+func (r *Reader) isLast(ctx context.Context, p Point, found Commit) error {
 	if p.Revision > 0 && found.Revision >= p.Revision {
 		return nil
 	}
 	for at := found.Position + 1; ; {
-		next, header, err := h.from(ctx, at)
+		next, header, err := r.from(ctx, at)
 		switch {
 		case err != nil:
 			return err
@@ -169,14 +169,14 @@ const (
 )
 
 // from returns the first commit at a position or behind it.
-func (h *History) from(ctx context.Context, position uint64) (c Commit, header commitcodec.Header, err error) {
+func (r *Reader) from(ctx context.Context, position uint64) (c Commit, header commitcodec.Header, err error) {
 	for at := position; ; {
-		pending, err := h.c.Log.Read(ctx, at, readMessages, readBytes, func(m eventlog.Message) error {
+		pending, err := r.c.Log.Read(ctx, at, readMessages, readBytes, func(m eventlog.Message) error {
 			at = m.Position + 1
-			found, foreign := h.c.Keys.Check(m)
+			found, foreign := r.c.Keys.Check(m)
 			if foreign == "" {
 				var err error
-				if foreign, err = h.c.Log.Skips(ctx, m, &found); err != nil {
+				if foreign, err = r.c.Log.Skips(ctx, m, &found); err != nil {
 					return err
 				}
 			}
@@ -216,43 +216,43 @@ var errFound = errors.New("found")
 
 // covered returns the commit of a point, or a later one of the same revision, and an error if the state
 // after it cannot be built.
-func (h *History) covered(ctx context.Context, p Point, c Commit) (Commit, error) {
-	if c.Sequence == h.c.State.Checkpoint().GetSequence() || h.cache.has(h, c.Sequence) {
+func (r *Reader) covered(ctx context.Context, p Point, c Commit) (Commit, error) {
+	if c.Sequence == r.c.State.Checkpoint().GetSequence() || r.cache.has(r, c.Sequence) {
 		return c, nil
 	}
-	oldest, err := h.oldest(ctx)
+	oldest, err := r.oldest(ctx)
 	switch {
 	case err != nil:
-		return Commit{}, h.unreadable(ctx, err)
+		return Commit{}, r.unreadable(ctx, err)
 	case oldest.Sequence == 0:
-		return Commit{}, h.uncovered(p, oldest)
+		return Commit{}, r.uncovered(p, oldest)
 	case c.Sequence >= oldest.Sequence:
 		return c, nil
 	case p.Revision > 0 && p.Revision == oldest.Revision: // commits without events follow, and then the snapshot
 		return oldest, nil
 	}
-	return Commit{}, h.uncovered(p, oldest)
+	return Commit{}, r.uncovered(p, oldest)
 }
 
 // oldest returns the first commit after which the state can be built: the first one of the realm
 // or, if that cannot be read any more, that of the first snapshot behind which all commits can
 // be read. It is zero if there is none. The time is not set.
-func (h *History) oldest(ctx context.Context) (Commit, error) {
-	e, err := h.c.Log.Readable(ctx)
+func (r *Reader) oldest(ctx context.Context) (Commit, error) {
+	e, err := r.c.Log.Readable(ctx)
 	if err = cmp.Or(err, e.Unavailable); err != nil {
 		return Commit{}, err
 	}
-	first, _, err := h.from(ctx, max(e.First, 1))
+	first, _, err := r.from(ctx, max(e.First, 1))
 	switch {
 	case err != nil:
 		return Commit{}, err
 	case first.Sequence == 1:
 		return first, nil
-	case h.c.Archive == nil:
+	case r.c.Archive == nil:
 		return Commit{}, nil
 	}
-	realm := h.realmID()
-	snapshots, verified, err := archive.Snapshots(ctx, h.c.Archive, realm)
+	realm := r.realmID()
+	snapshots, verified, err := archive.Snapshots(ctx, r.c.Archive, realm)
 	if err != nil {
 		return Commit{}, err
 	}
@@ -260,7 +260,7 @@ func (h *History) oldest(ctx context.Context) (Commit, error) {
 		if !verified[s.Last] || s.Last+1 < first.Sequence {
 			continue
 		}
-		v, err := archive.ReadVerification(ctx, h.c.Archive, realm, s.Last)
+		v, err := archive.ReadVerification(ctx, r.c.Archive, realm, s.Last)
 		if errors.Is(err, archive.ErrNotFound) || archive.IsDamaged(err) {
 			continue // it was pruned meanwhile, or cannot be used
 		}
@@ -269,11 +269,11 @@ func (h *History) oldest(ctx context.Context) (Commit, error) {
 	return Commit{}, nil
 }
 
-func (h *History) uncovered(p Point, oldest Commit) error {
+func (r *Reader) uncovered(p Point, oldest Commit) error {
 	if oldest.Sequence == 0 {
 		return expired("%s cannot be shown: neither the log nor an archive has the realm's first commits, and there is no verified snapshot", p)
 	}
-	if origin := h.c.State.Realm().Origin; origin != (lifecycle.Origin{}) && oldest.Sequence == origin.Sequence+1 {
+	if origin := r.c.State.Realm().Origin; origin != (lifecycle.Origin{}) && oldest.Sequence == origin.Sequence+1 {
 		return expired("%s cannot be shown: the realm was restored or replayed from realm id %x and its past begins after commit %d of that; the oldest revision that can be shown is %d. "+
 			"To see what was before, restore an earlier commit of that realm id from its archive under another name, with coppice realm restore --to", p, origin.RealmID, origin.Sequence, oldest.Revision)
 	}
@@ -285,13 +285,13 @@ func expired(format string, args ...any) error {
 }
 
 // unreadable returns the error for a failed read of the log or the archive.
-func (h *History) unreadable(ctx context.Context, err error) error {
+func (r *Reader) unreadable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return &lifecycle.Error{
 		Reason: api.ErrServiceUnavailable, RetryAfter: time.Second,
-		Message: fmt.Sprintf("realm %s: the past cannot be read now: %v", h.c.Realm, err),
+		Message: fmt.Sprintf("realm %s: the past cannot be read now: %v", r.c.Realm, err),
 	}
 }
 

@@ -1,4 +1,4 @@
-package history
+package past
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 // Search searches a log for the last commit up to a point that precedes its end.
 func Search(ctx context.Context, log Log, keys *eventlog.Keys, p Point) (Commit, error) {
-	h := &History{c: Config{Log: log, Keys: keys}}
+	h := &Reader{c: Config{Log: log, Keys: keys}}
 	c, _, err := h.search(ctx, p)
 	return c, err
 }

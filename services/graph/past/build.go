@@ -1,4 +1,4 @@
-package history
+package past
 
 import (
 	"context"
@@ -27,11 +27,11 @@ const (
 func (e *entry) build() (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the realm goes on
-			e.h.c.Logger.Error("a panic while a state of the past was built", "revision", e.commit.Revision, "panic", p, "stack", string(debug.Stack()))
+			e.reader.c.Logger.Error("a panic while a state of the past was built", "revision", e.commit.Revision, "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	ctx, c := e.h.ctx, e.h.cache
+	ctx, c := e.reader.ctx, e.reader.cache
 	if err := errors.Join(datadir.Make(filepath.Dir(e.dir)), c.free(e, 0)); err != nil {
 		return err
 	}
@@ -58,17 +58,17 @@ func (e *entry) build() (err error) {
 // begin puts the nearest state before the commit into the directory: that of another entry, or a
 // snapshot of the archive. Without one, the directory stays empty.
 func (e *entry) begin(ctx context.Context) error {
-	base := e.h.cache.nearest(e.h, e.commit.Sequence)
+	base := e.reader.cache.nearest(e.reader, e.commit.Sequence)
 	if base != nil {
-		defer e.h.cache.release(base)
+		defer e.reader.cache.release(base)
 	}
-	if e.h.c.Archive == nil {
+	if e.reader.c.Archive == nil {
 		return e.copy(base)
 	}
-	realm := e.h.realmID()
-	snapshots, verified, err := archive.Snapshots(ctx, e.h.c.Archive, realm)
+	realm := e.reader.realmID()
+	snapshots, verified, err := archive.Snapshots(ctx, e.reader.c.Archive, realm)
 	if err != nil && base == nil && ctx.Err() == nil {
-		e.h.c.Logger.Warn("the archive cannot be listed; building a state of the past from the log alone", "error", err)
+		e.reader.c.Logger.Warn("the archive cannot be listed; building a state of the past from the log alone", "error", err)
 		return nil
 	}
 	newest := uint64(0)
@@ -81,11 +81,11 @@ func (e *entry) begin(ctx context.Context) error {
 		return e.copy(base)
 	}
 	a := &archivestate.Archive{
-		Store: e.h.c.Archive, Realm: realm, Log: e.h.c.Logger,
-		Admit: func(size int64) error { return e.h.cache.admit(e, size) },
-		Grown: func(dir string) error { return e.h.cache.grow(e, dir) },
+		Store: e.reader.c.Archive, Realm: realm, Log: e.reader.c.Logger,
+		Admit: func(size int64) error { return e.reader.cache.admit(e, size) },
+		Grown: func(dir string) error { return e.reader.cache.grow(e, dir) },
 	}
-	_, err = a.Load(ctx, e.dir, e.h.c.Created, e.commit.Sequence, state.Config{Cache: e.h.cache.blocks, MemTableSize: buildMemTable})
+	_, err = a.Load(ctx, e.dir, e.reader.c.Created, e.commit.Sequence, state.Config{Cache: e.reader.cache.blocks, MemTableSize: buildMemTable})
 	var refused *lifecycle.Error
 	switch {
 	case err == nil || ctx.Err() != nil || errors.As(err, &refused):
@@ -93,7 +93,7 @@ func (e *entry) begin(ctx context.Context) error {
 	case errors.Is(err, archivestate.ErrNoSnapshot):
 		return e.copy(base)
 	case base != nil:
-		e.h.c.Logger.Warn("a snapshot cannot be loaded; building a state of the past from an older state", "error", err)
+		e.reader.c.Logger.Warn("a snapshot cannot be loaded; building a state of the past from an older state", "error", err)
 		return e.copy(base)
 	}
 	// Entries that are damaged were passed over: the archive cannot be read, or the disk written.
@@ -109,11 +109,11 @@ func (e *entry) copy(base *entry) error {
 
 // nearest returns the entry with the last state before a commit, nil for none. It must be
 // released.
-func (c *Cache) nearest(h *History, sequence uint64) (nearest *entry) {
+func (c *Cache) nearest(reader *Reader, sequence uint64) (nearest *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
-		if e.h == h && e.commit.Sequence < sequence && e.done() && (nearest == nil || nearest.commit.Sequence < e.commit.Sequence) {
+		if e.reader == reader && e.commit.Sequence < sequence && e.done() && (nearest == nil || nearest.commit.Sequence < e.commit.Sequence) {
 			nearest = e
 		}
 	}
@@ -145,7 +145,7 @@ func (l pacedLog) Follow(ctx context.Context, from uint64, visit func(eventlog.M
 func (e *entry) fold(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := e.h.cache
+	c := e.reader.cache
 	s, err := state.Open(e.dir, state.Config{Cache: c.blocks, MemTableSize: buildMemTable})
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (e *entry) fold(ctx context.Context) (err error) {
 			err = cause
 		}
 	}()
-	f := replay.NewFolder(s, e.h.c.Created, e.h.c.Keys)
+	f := replay.NewFolder(s, e.reader.c.Created, e.reader.c.Keys)
 	e.from.Store(f.Sequence())
 	f.Applied = func(uint64, []state.Change) {
 		e.at.Store(f.Sequence())
@@ -165,9 +165,9 @@ func (e *entry) fold(ctx context.Context) (err error) {
 		}
 	}
 	if f.Sequence() == 0 {
-		err = f.FoldFromEmpty(ctx, pacedLog{e.h.c.Log, c}, e.commit.Position)
+		err = f.FoldFromEmpty(ctx, pacedLog{e.reader.c.Log, c}, e.commit.Position)
 	} else {
-		err = f.FoldTo(ctx, pacedLog{e.h.c.Log, c}, e.commit.Position)
+		err = f.FoldTo(ctx, pacedLog{e.reader.c.Log, c}, e.commit.Position)
 	}
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package history
+package past
 
 import (
 	"context"
@@ -43,8 +43,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// History reads the past of a realm. It is safe for concurrent use.
-type History struct {
+// Reader reads the past of a realm. It is safe for concurrent use.
+type Reader struct {
 	c      Config
 	cache  *Cache
 	ctx    context.Context //nolint:containedctx // of the states that are being built
@@ -52,28 +52,28 @@ type History struct {
 	jobs   sync.WaitGroup
 }
 
-// Realm returns the history of a realm, which has no state yet. It must be closed.
-func (c *Cache) Realm(of Config) *History {
-	h := &History{c: of, cache: c}
+// Realm returns the Reader of a realm, which has no state yet. It must be closed.
+func (c *Cache) Realm(of Config) *Reader {
+	h := &Reader{c: of, cache: c}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
 
 // Close ends what is being built, and removes the states of the realm from the cache. Those
 // that are in use are removed when they are released.
-func (h *History) Close() error {
-	h.cancel()
-	h.jobs.Wait()
-	return h.cache.drop(h)
+func (r *Reader) Close() error {
+	r.cancel()
+	r.jobs.Wait()
+	return r.cache.drop(r)
 }
 
-func (h *History) realmID() (id [16]byte) {
-	copy(id[:], h.c.State.Checkpoint().GetRealmId())
+func (r *Reader) realmID() (id [16]byte) {
+	copy(id[:], r.c.State.Checkpoint().GetRealmId())
 	return id
 }
 
-// Past is a state of the past, which is in use until it is released. It is for one goroutine.
-type Past struct {
+// State is a state of the past, which is in use until it is released. It is for one goroutine.
+type State struct {
 	Commit
 	// Snapshot is the state. Release closes it.
 	Snapshot *state.Snapshot
@@ -81,7 +81,7 @@ type Past struct {
 }
 
 // Release ends the use of the state. It must be called once.
-func (p *Past) Release() error {
+func (p *State) Release() error {
 	defer p.release()
 	return p.Snapshot.Close()
 }
@@ -93,36 +93,36 @@ func (p *Past) Release() error {
 // Other errors are a *lifecycle.Error: TooManyRequests if too many states are wanted at the same
 // time, by all actors or by this one, or if the cache or the disk has no room now;
 // RequestEntityTooLarge if the state is larger than the cache may be; ServiceUnavailable if the archive
-// cannot be read now or the History is being closed; otherwise InternalError, for example for a
+// cannot be read now or the Reader is being closed; otherwise InternalError, for example for a
 // damaged log.
-func (h *History) At(ctx context.Context, actor string, c Commit) (*Past, error) {
-	if present := h.c.State.Snapshot(); present.Checkpoint().GetSequence() == c.Sequence {
-		return &Past{Commit: commitOf(present.Checkpoint()), Snapshot: present, release: func() {}}, nil
+func (r *Reader) At(ctx context.Context, actor string, c Commit) (*State, error) {
+	if present := r.c.State.Snapshot(); present.Checkpoint().GetSequence() == c.Sequence {
+		return &State{Commit: commitOf(present.Checkpoint()), Snapshot: present, release: func() {}}, nil
 	} else if err := present.Close(); err != nil {
-		return nil, h.failed(c, err)
+		return nil, r.failed(c, err)
 	}
-	return h.Rebuilt(ctx, actor, c)
+	return r.Rebuilt(ctx, actor, c)
 }
 
 // Rebuilt is At for a caller that does not trust the realm's present state: the returned state is never
 // that one, also if the commit is the last one.
-func (h *History) Rebuilt(ctx context.Context, actor string, c Commit) (*Past, error) {
-	e, err := h.cache.enter(h, actor, c)
+func (r *Reader) Rebuilt(ctx context.Context, actor string, c Commit) (*State, error) {
+	e, err := r.cache.enter(r, actor, c)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-e.built:
 	case <-ctx.Done():
-		h.cache.release(e)
-		return nil, &BuildingError{Realm: h.c.Realm, Revision: c.Revision, Percent: e.percent()}
+		r.cache.release(e)
+		return nil, &BuildingError{Realm: r.c.Realm, Revision: c.Revision, Percent: e.percent()}
 	}
 	if e.err != nil {
-		h.cache.release(e)
+		r.cache.release(e)
 		return nil, e.err
 	}
 	snap := e.state.Snapshot()
-	return &Past{Commit: commitOf(snap.Checkpoint()), Snapshot: snap, release: func() { h.cache.release(e) }}, nil
+	return &State{Commit: commitOf(snap.Checkpoint()), Snapshot: snap, release: func() { r.cache.release(e) }}, nil
 }
 
 // BuildingError says that a state is still being built.
@@ -137,24 +137,24 @@ func (e *BuildingError) Error() string {
 }
 
 // failed returns the error for a state that cannot be built.
-func (h *History) failed(c Commit, err error) error {
+func (r *Reader) failed(c Commit, err error) error {
 	var refused *lifecycle.Error
 	switch {
 	case errors.As(err, &refused):
 		return refused
-	case h.ctx.Err() != nil:
+	case r.ctx.Err() != nil:
 		return &lifecycle.Error{
 			Reason: api.ErrServiceUnavailable, RetryAfter: 250 * time.Millisecond,
-			Message: fmt.Sprintf("realm %s: this process does not answer any more; try again", h.c.Realm),
+			Message: fmt.Sprintf("realm %s: this process does not answer any more; try again", r.c.Realm),
 		}
 	}
 	var unavailable *wholelog.UnavailableError
 	if errors.As(err, &unavailable) {
-		return h.unreadable(h.ctx, err)
+		return r.unreadable(r.ctx, err)
 	}
-	h.c.Logger.Warn("cannot build a state of the past", "revision", c.Revision, "commit", c.Sequence, "error", err)
+	r.c.Logger.Warn("cannot build a state of the past", "revision", c.Revision, "commit", c.Sequence, "error", err)
 	return &lifecycle.Error{
 		Reason:  api.ErrInternalError,
-		Message: fmt.Sprintf("realm %s: the state at revision %d cannot be built: %v", h.c.Realm, c.Revision, err),
+		Message: fmt.Sprintf("realm %s: the state at revision %d cannot be built: %v", r.c.Realm, c.Revision, err),
 	}
 }

@@ -1,4 +1,4 @@
-package history
+package past
 
 import (
 	"errors"
@@ -53,7 +53,7 @@ func (c *Cache) grow(e *entry, dir string) error {
 		}
 		i := slices.IndexFunc(c.entries, func(o *entry) bool { return o.users == 0 })
 		if i < 0 {
-			return overloaded("realm %s: the cache for states of the past is full of states that are being read; try again later", e.h.c.Realm)
+			return overloaded("realm %s: the cache for states of the past is full of states that are being read; try again later", e.reader.c.Realm)
 		}
 		unused = append(unused, c.entries[i])
 		c.remove(c.entries[i])
@@ -64,7 +64,7 @@ func (c *Cache) grow(e *entry, dir string) error {
 // try again.
 func (c *Cache) tooLarge(e *entry) error {
 	return &lifecycle.Error{Reason: api.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
-		"realm %s: the state at revision %d has more than %d bytes, the limit of the cache for states of the past; raise it with --history-cache", e.h.c.Realm, e.commit.Revision, c.l.Bytes)}
+		"realm %s: the state at revision %d has more than %d bytes, the limit of the cache for states of the past; raise it with --history-cache", e.reader.c.Realm, e.commit.Revision, c.l.Bytes)}
 }
 
 // free returns an error if the disk of a state has too little room to write a number of bytes more.
@@ -74,7 +74,7 @@ func (c *Cache) free(e *entry, more uint64) error {
 	if err != nil || usage.AvailBytes >= needed {
 		return nil //nolint:nilerr // without the figure the limit of the cache must do
 	}
-	return overloaded("realm %s: the disk of the cache for states of the past has %d bytes free, less than %d: make room, or try a revision that was read before", e.h.c.Realm, usage.AvailBytes, needed)
+	return overloaded("realm %s: the disk of the cache for states of the past has %d bytes free, less than %d: make room, or try a revision that was read before", e.reader.c.Realm, usage.AvailBytes, needed)
 }
 
 // sizeOf returns the size of the files in a directory in bytes.
@@ -95,7 +95,7 @@ func sizeOf(dir string) (size int64, err error) {
 // that began to build the state may have ended before: the client tries again, and must not have the
 // state built again each time.
 type refusal struct {
-	h        *History
+	reader   *Reader
 	sequence uint64
 	err      error
 	until    time.Time
@@ -116,15 +116,15 @@ func (c *Cache) refuse(e *entry) {
 	if len(c.refused) == maxRefusals {
 		c.refused = slices.Delete(c.refused, 0, 1)
 	}
-	c.refused = append(c.refused, refusal{h: e.h, sequence: e.commit.Sequence, err: refused, until: time.Now().Add(refusalLasts)})
+	c.refused = append(c.refused, refusal{reader: e.reader, sequence: e.commit.Sequence, err: refused, until: time.Now().Add(refusalLasts)})
 }
 
 // refusal returns the error that is kept for a state, nil for none. c.mu is locked.
-func (c *Cache) refusal(h *History, sequence uint64) error {
+func (c *Cache) refusal(reader *Reader, sequence uint64) error {
 	now := time.Now()
 	c.refused = slices.DeleteFunc(c.refused, func(r refusal) bool { return !r.until.After(now) })
 	for _, r := range c.refused {
-		if r.h == h && r.sequence == sequence {
+		if r.reader == reader && r.sequence == sequence {
 			return r.err
 		}
 	}

@@ -1,4 +1,4 @@
-package history_test
+package past_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/history"
+	"github.com/coppice-gc/coppice/services/graph/past"
 )
 
 var keys = eventlog.NewKeys(testkit.Secrets(), "realm")
 
 // log is a log in which the commit at each position n has the time 10n and, with one event, the revision n.
 type log struct {
-	history.Log
+	past.Log
 	last  uint64
 	seek  uint64 // the result of a search
 	lacks uint64 // the position that a read does not deliver; 0 for none
@@ -72,17 +72,17 @@ func TestSearchInLaggingCopy(t *testing.T) {
 		"the revision":                 {log{last: 9, seek: 5}, [2]uint64{revision, 5}, 5, nil},
 		"the time":                     {log{last: 9, seek: 5}, [2]uint64{instant, 55}, 5, nil},
 		"the first":                    {log{last: 9, seek: 1}, [2]uint64{revision, 1}, 1, nil},
-		"a time before the first":      {log{last: 9, seek: 1}, [2]uint64{instant, 5}, 0, history.ErrEarlier},
-		"an older commit, by revision": {log{last: 9, seek: 4}, [2]uint64{revision, 5}, 0, history.ErrLacks},
-		"an older commit, by time":     {log{last: 9, seek: 4}, [2]uint64{instant, 55}, 0, history.ErrLacks},
-		"the first, by revision":       {log{last: 9, seek: 1}, [2]uint64{revision, 5}, 0, history.ErrLacks},
-		"it is not delivered":          {log{last: 9, seek: 5, lacks: 5}, [2]uint64{revision, 5}, 0, history.ErrLacks},
+		"a time before the first":      {log{last: 9, seek: 1}, [2]uint64{instant, 5}, 0, past.ErrEarlier},
+		"an older commit, by revision": {log{last: 9, seek: 4}, [2]uint64{revision, 5}, 0, past.ErrLacks},
+		"an older commit, by time":     {log{last: 9, seek: 4}, [2]uint64{instant, 55}, 0, past.ErrLacks},
+		"the first, by revision":       {log{last: 9, seek: 1}, [2]uint64{revision, 5}, 0, past.ErrLacks},
+		"it is not delivered":          {log{last: 9, seek: 5, lacks: 5}, [2]uint64{revision, 5}, 0, past.ErrLacks},
 	} {
-		p := history.Point{Revision: c.point[1]}
+		p := past.Point{Revision: c.point[1]}
 		if c.point[0] == instant {
-			p = history.Point{Time: lifecycle.Time(c.point[1])}
+			p = past.Point{Time: lifecycle.Time(c.point[1])}
 		}
-		got, err := history.Search(t.Context(), &c.log, keys, p)
+		got, err := past.Search(t.Context(), &c.log, keys, p)
 		if !errors.Is(err, c.err) || err == nil && got.Sequence != c.want {
 			t.Errorf("%s: commit %d, %v; want %d, %v", name, got.Sequence, err, c.want, c.err)
 		}

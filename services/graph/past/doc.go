@@ -1,8 +1,8 @@
-// Package history reads the past of a realm: it builds the state as it was after a commit.
+// Package past reads the past of a realm: it builds the state as it was after a commit.
 //
 //	Point: a revision or a time ── Find ──► Commit ── At ──► Past: a state to read
 //
-// [History.Find] searches the log by bisection. [History.At] materializes the state after the commit: it begins with the
+// [Reader.Find] searches the log by bisection. [Reader.At] materializes the state after the commit: it begins with the
 // nearest state before it (one that the cache has, a verified snapshot of the archive, or
 // nothing) and folds the log from there, with the code that a replica uses to catch up.
 //
@@ -16,4 +16,4 @@
 // states are removed first. A state is never larger than the bound: building it fails instead.
 //
 // Nothing here writes to the log or to the realm's state.
-package history
+package past
