@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -18,9 +19,7 @@ func TestDemoNotices(t *testing.T) {
 	for _, h := range slices.Concat(demoMade, r.events) {
 		right = append(right, slices.Repeat([]happening{h}, max(h.times, 1))...)
 	}
-	if err := r.checkLog(right); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.checkLog(right))
 	last := len(right) - 1
 	otherwise := slices.Clone(right)
 	otherwise[last].why = "ana deleted something else"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestPercentFor(t *testing.T) {
@@ -71,13 +72,9 @@ func TestCommandsAreCollected(t *testing.T) {
 	run := func() weak.Pointer[pflag.Flag] {
 		root := newRoot(strings.NewReader(""), io.Discard, io.Discard)
 		root.SetArgs([]string{"version", "--output", "json"})
-		if err := root.Execute(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, root.Execute())
 		c, _, err := root.Find([]string{"version"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return weak.Make(c.Flag("output"))
 	}
 	flag := run()

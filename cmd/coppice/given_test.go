@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -197,9 +198,7 @@ func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	ctx, dir := testkit.Context(t), t.TempDir()
 	running := startStack(t, allinone.Config{})
-	if err := os.WriteFile(placeholders(dir)["FILE"], []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(placeholders(dir)["FILE"], []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"), 0o600))
 	revision := hitRealm(ctx, t, running.Server().URL())
 	env := []string{
 		"NATS_URL=" + running.Server().URL(), "COPPICE_ACTOR=ana", "COPPICE_EDITOR=false", "HOME=" + dir, "PATH=" + os.Getenv("PATH"),
@@ -218,9 +217,7 @@ func TestWrongValues(t *testing.T) {
 			for _, args := range wrongCalls(call, dir) {
 				args = append(strings.Fields(name), args...)
 				o, err := w.Do(worker.Command{Dir: dir, Env: env, Args: args})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				// A comma may be the name of an object, and one that does not exist counts as deleted.
 				waited := name == "wait" && string(o.Stdout) == "no such objects exist\n" && slices.ContainsFunc(args, func(a string) bool { return a == "," || a == "configmaps/," })
 				if o.Code != 1 && o.Code != 2 && len(o.Stdout) > 0 && !waited {
@@ -239,9 +236,7 @@ func TestWrongValues(t *testing.T) {
 func hitRealm(ctx context.Context, t *testing.T, url string) func() uint64 {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.Timeout(testkit.Timeout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	c := client.New(nc)
 	kind := client.Kind{Group: "example.com", Kind: "Thing", Plural: "things", Scope: "Namespaced", Versions: []client.KindVersion{{Name: "v1"}}}
@@ -258,9 +253,7 @@ func hitRealm(ctx context.Context, t *testing.T, url string) func() uint64 {
 	}
 	return func() uint64 {
 		page, err := c.Resource(client.KindsResource, "").ListPage(ctx, client.Limit(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return page.Revision
 	}
 }
@@ -321,9 +314,7 @@ func TestRequirementsWithoutValue(t *testing.T) {
 			for value, says := range cases {
 				given := &cobra.Command{Use: c.Name()}
 				given.Flags().AddFlag(&pflag.Flag{Name: flag, Value: f.Value.(*once).Value})
-				if err := given.Flags().Set(flag, value); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, given.Flags().Set(flag, value))
 				want := says
 				if slices.Contains(reads, name) {
 					want = ""
@@ -363,9 +354,7 @@ func TestFlagsOnce(t *testing.T) {
 			if f.Value.Type() == "duration" {
 				given := &cobra.Command{}
 				given.Flags().AddFlag(&pflag.Flag{Name: f.Name, Value: f.Value.(*once).Value})
-				if err := given.Flags().Set(f.Name, "-1s"); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, given.Flags().Set(f.Name, "-1s"))
 				if err := checkGiven(&cli.App{}, given, nil); err == nil {
 					t.Errorf("coppice %s --%s=%s is accepted", name, f.Name, f.Value)
 				}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
@@ -30,15 +31,11 @@ func TestInterrupted(t *testing.T) {
 				var out, said bytes.Buffer
 				cmd := exec.CommandContext(ctx, program(t), "get", "pods", "--server", url, "--timeout", "1h")
 				cmd.Stdout, cmd.Stderr = &out, &said
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, cmd.Start())
 				ended := make(chan error, 1)
 				go func() { ended <- cmd.Wait() }()
 				testkit.Receive(t, ctx, "the command to connect", asked)
-				if err := cmd.Process.Signal(signal); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, cmd.Process.Signal(signal))
 				err := testkit.Receive(t, ctx, "the command to end", ended)
 				var exit *exec.ExitError
 				if !errors.As(err, &exit) || exit.ExitCode() != 1 || out.String() != "" || said.String() != "coppice: interrupted\n" {
@@ -63,9 +60,7 @@ func TestSaysWhatGoesOn(t *testing.T) {
 		root.SetArgs(append(args, "--server", stack.Server().URL()))
 		return root.ExecuteContext(interrupted)
 	}
-	if err := run("nothing", "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [example.com/hold]}}", "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, run("nothing", "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [example.com/hold]}}", "apply", "-f", "-"))
 	const clash = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, uid: one}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b, uid: one}}"
 	for _, c := range []struct {
 		args, until, want string
@@ -84,9 +79,7 @@ func TestSaysWhatGoesOn(t *testing.T) {
 func silentServer(t *testing.T) (url string, asked <-chan struct{}) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	accepted := make(chan struct{}, 1)
 	go func() {
@@ -113,8 +106,6 @@ func silentService(t *testing.T) (url string, asked <-chan struct{}) {
 	if err == nil {
 		err = nc.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return server.URL(), received
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/oracle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -95,9 +96,7 @@ func TestKubectl(t *testing.T) {
 func readFile(t *testing.T, name string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return raw
 }
 
@@ -117,17 +116,13 @@ func startStack(t *testing.T, config allinone.Config) *allinone.Stack {
 	ctx := testkit.Context(t)
 	config.Dir, config.Port = t.TempDir(), -1
 	s, err := allinone.Start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := s.Await(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Await(ctx))
 	return s
 }
 
@@ -135,9 +130,7 @@ func startStack(t *testing.T, config allinone.Config) *allinone.Stack {
 func startWorker(t *testing.T, env []string) *worker.Worker {
 	t.Helper()
 	w, err := worker.Start(program(t), env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := w.Stop(); err != nil {
 			t.Error(err)
@@ -151,18 +144,14 @@ func newPlayer(t *testing.T) *player {
 	ctx, dir := testkit.Context(t), t.TempDir()
 	running := startStack(t, allinone.Config{})
 	nc, err := nats.Connect(running.Server().URL(), nats.Timeout(testkit.Timeout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	p := &player{client: client.New(nc), env: []string{
 		"NATS_URL=" + running.Server().URL(), "COPPICE_ACTOR=ana", "HOME=" + dir, "PATH=" + os.Getenv("PATH"), "NATS_TIMEOUT=" + testkit.Timeout.String(), "TMPDIR=" + dir,
 	}}
 	p.worker = startWorker(t, p.env)
 	entries, err := manifestfile.Read("objects", readFile(t, recordedCommands+"-objects.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, e := range entries {
 		if e.Err != nil {
 			t.Fatal(e.Err)
@@ -195,9 +184,7 @@ var placed = strings.NewReplacer("$here", here, "$there", there)
 
 func (p *player) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(placed.Replace(text)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(p.dir, name), []byte(placed.Replace(text)), 0o600))
 }
 
 // fill deletes all objects, and creates those of the recordings.
@@ -233,9 +220,7 @@ func (p *player) stored(t *testing.T) map[string]uint64 {
 		for _, resource := range resourcesOfObjects {
 			for name, namespace := range map[string]string{"here": here, "there": there} {
 				for o, err := range p.client.Resource(resource, namespace).List(ctx) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					m := o.GetMetadata()
 					terminating = terminating || m.GetDeletionTimestamp() != nil
 					all[name+"/"+resource.Plural+"/"+m.GetName()] = m.GetResourceVersion()
@@ -255,16 +240,12 @@ func (p *player) play(t *testing.T, line string) oracle.CommandLine {
 		p.fill(t)
 	}
 	args, err := oracle.Arguments(line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := range args {
 		args[i] = placed.Replace(args[i])
 	}
 	o, err := p.worker.Do(worker.Command{Dir: p.dir, Env: p.env, Args: args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := oracle.CommandLine{Line: line, Code: o.Code, Out: outputLines(o.Stdout), Err: outputLines(o.Stderr)}
 	c.Effects = oracle.Effects(p.was, p.stored(t))
 	if len(c.Effects) > 0 {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // kubectlDocument has a table of the flags of kubectl, which TestKubectlFlags -rewrite writes.
@@ -144,9 +146,7 @@ func compareFlags(t *testing.T, rows map[string]*flagRow) {
 		table += fmt.Sprintf("| `--%s`%s | %s\n", name, short, rows[name])
 	}
 	document, err := os.ReadFile(kubectlDocument)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text, _, _ := strings.Cut(string(document), "| flag |")
 	if string(document) == text+table {
 		return
@@ -154,7 +154,5 @@ func compareFlags(t *testing.T, rows map[string]*flagRow) {
 	if flag.Lookup("rewrite").Value.String() != "true" {
 		t.Fatalf("docs/kubectl.md does not have the flags: go test ./cmd/coppice -run TestKubectlFlags -rewrite")
 	}
-	if err := os.WriteFile(kubectlDocument, []byte(text+table), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubectlDocument, []byte(text+table), 0o600))
 }

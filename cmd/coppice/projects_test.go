@@ -20,6 +20,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -75,9 +76,7 @@ func TestProjects(t *testing.T) {
 func (p project) files(t *testing.T) (files []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join("testdata/projects", p.name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, e := range entries {
 		files = append(files, p.name+"/"+e.Name())
 	}
@@ -98,9 +97,7 @@ func (p project) objects(t *testing.T) (list []map[string]any) {
 	t.Helper()
 	for _, file := range p.files(t) {
 		text, err := os.ReadFile("testdata/projects/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var decoder interface{ Decode(any) error } = yaml.NewDecoder(bytes.NewReader(text))
 		if filepath.Ext(file) == ".json" { // which may have escapes that YAML does not know
 			decoder = json.NewDecoder(bytes.NewReader(text))
@@ -144,13 +141,9 @@ func targetOf(o map[string]any, namespace string) []string {
 func textOf(t *testing.T, o map[string]any) string {
 	t.Helper()
 	raw, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var decoded map[string]any // has the same types whatever file it is from
-	if err := json.Unmarshal(raw, &decoded); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(raw, &decoded))
 	delete(decoded, "status")
 	m := metadataOf(decoded)
 	for _, server := range []string{"namespace", "uid", "resourceVersion", "generation", "creationTimestamp"} {
@@ -163,9 +156,7 @@ func textOf(t *testing.T, o map[string]any) string {
 		}
 	}
 	raw, err = json.MarshalIndent(decoded, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(raw)
 }
 
@@ -197,9 +188,7 @@ type projectRealm struct {
 func newProjectRealm(t *testing.T, url, realm string) *projectRealm {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.Timeout(testkit.Timeout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(nc.Close)
 	c := client.New(nc, client.WithRealm(realm), client.WithActor("controller"))
 	var running sync.WaitGroup
@@ -213,9 +202,7 @@ func newProjectRealm(t *testing.T, url, realm string) *projectRealm {
 		})
 	}
 	dir, err := filepath.Abs("testdata/projects")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r := &projectRealm{t: t, dir: dir, env: []string{"NATS_URL=" + url, "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_REALM=" + realm, "COPPICE_ACTOR=ana", "HOME=" + t.TempDir()}}
 	r.worker = startWorker(t, r.env)
 	return r
@@ -240,9 +227,7 @@ func finalizersOfProjects(t *testing.T) (names []string) {
 func (r *projectRealm) run(args ...string) string {
 	r.t.Helper()
 	o, err := r.worker.Do(worker.Command{Dir: r.dir, Env: r.env, Args: args})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	if o.Code != 0 {
 		r.t.Fatalf("coppice %s: exit code %d\n%s%s", strings.Join(args, " "), o.Code, o.Stdout, o.Stderr)
 	}
@@ -274,9 +259,7 @@ func (r *projectRealm) applyExport() {
 	r.t.Helper()
 	objects := r.run("get", r.types(), "-A", "-o", "name")
 	file := filepath.Join(r.t.TempDir(), "export.yaml")
-	if err := os.WriteFile(file, []byte(r.run("get", r.types(), "-A", "-o", "yaml")), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, os.WriteFile(file, []byte(r.run("get", r.types(), "-A", "-o", "yaml")), 0o600))
 	if n := r.applyAgain("-f", file); n == 0 || n != strings.Count(objects, "\n") {
 		r.t.Errorf("an export has %d objects, and get prints\n%s", n, objects)
 	}
@@ -311,9 +294,7 @@ func (r *projectRealm) apply(p project) {
 	for _, o := range objects {
 		target := targetOf(o, p.namespace)
 		var is map[string]any
-		if err := json.Unmarshal([]byte(r.run(append([]string{"get", "-o", "json"}, target...)...)), &is); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, json.Unmarshal([]byte(r.run(append([]string{"get", "-o", "json"}, target...)...)), &is))
 		if want, got := textOf(r.t, o), textOf(r.t, is); got != want {
 			r.t.Errorf("%s: the file has\n%s\nget %s prints\n%s", p.name, want, strings.Join(target, " "), got)
 		}

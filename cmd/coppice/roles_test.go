@@ -23,6 +23,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -133,19 +134,13 @@ func (r *roles) release() {
 func (r *roles) park(sequence uint64) string {
 	r.t.Helper()
 	nc, err := nats.Connect(r.stack.Server().URL(), append(r.stack.Server().Options(bus.RoleProcessor), nats.Timeout(testkit.Timeout))...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	defer nc.Close()
 	subject := bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty)
 	data, err := proto.Marshal(&coppicev1.Parked{Subject: subject, Message: []byte("rubbish"), Error: "rubbish"})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	reply, err := nc.Request(bus.ParkedSubject(bus.DefaultRealm, subject, sequence), data, testkit.Timeout)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	var ack struct {
 		Seq uint64 `json:"seq"`
 	}
@@ -165,9 +160,7 @@ func (r *roles) prepare(dir string) {
 		}
 		r.parked[role] = map[string]string{"RETRIED": r.park(uint64(2*i + 1)), "DROPPED": r.park(uint64(2*i + 2))}
 		for name, manifest := range roleFiles {
-			if err := os.WriteFile(filepath.Join(dir, name+"-"+role+".yaml"), []byte(r.of(role, manifest)), 0o600); err != nil {
-				r.t.Fatal(err)
-			}
+			must.Succeed(r.t, os.WriteFile(filepath.Join(dir, name+"-"+role+".yaml"), []byte(r.of(role, manifest)), 0o600))
 		}
 	}
 }

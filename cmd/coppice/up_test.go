@@ -20,6 +20,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -39,12 +40,8 @@ func startUp(ctx context.Context, t *testing.T, flags ...string) *upProcess {
 	p := &upProcess{t: t, cmd: exec.CommandContext(ctx, program(t), append([]string{"up", "--port", "-1"}, flags...)...), lines: make(chan string, 1000)}
 	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	out, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, p.cmd.Start())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -87,9 +84,7 @@ func (p *upProcess) awaitReady(ctx context.Context, data string) *upProcess {
 // end sends a signal, after which it must end well.
 func (p *upProcess) end(signal os.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(signal); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.cmd.Process.Signal(signal))
 	if err := p.wait(); err != nil {
 		p.t.Errorf("after %v: %v", signal, err)
 	}
@@ -107,27 +102,19 @@ func (p *upProcess) end(signal os.Signal) {
 func (p *upProcess) page(ctx context.Context, path string) (int, string) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+path, http.NoBody)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	reply, err := http.DefaultClient.Do(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	defer reply.Body.Close()
 	body, err := io.ReadAll(reply.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	return reply.StatusCode, string(body)
 }
 
 func (p *upProcess) configMaps() client.ResourceClient {
 	p.t.Helper()
 	nc, err := nats.Connect(p.server, nats.Timeout(testkit.Timeout))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	p.t.Cleanup(nc.Close)
 	return client.New(nc, client.WithActor("ana")).Resource(client.Resource{Plural: "configmaps"}, "shop")
 }
@@ -157,9 +144,7 @@ func TestUp(t *testing.T) {
 		})
 	}
 	created, err := p.configMaps().Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "kept"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		p.end(signal)
 		p = startUp(ctx, t, "--data", data, "--archive", "none").awaitReady(ctx, data)
@@ -189,9 +174,7 @@ func TestUpArchives(t *testing.T) {
 	}
 	run("realm", "create", "shop")
 	file := filepath.Join(t.TempDir(), "object.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\ndata: {a: b}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\ndata: {a: b}\n"), 0o600))
 	run("apply", "-f", file, "--realm", "shop")
 	uid := run("get", "configmaps/kept", "--realm", "shop", "-o", "jsonpath={.metadata.uid}")
 	if got := run("realm", "describe", "shop"); !regexp.MustCompile(`(?m)^Archive: +0 B in 0 entries$`).MatchString(got) ||
@@ -244,9 +227,7 @@ func TestUpRefuses(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	for _, c := range []struct {
 		flags []string
 		want  string

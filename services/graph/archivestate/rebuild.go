@@ -25,15 +25,15 @@ func Rebuild(ctx context.Context, log *eventlog.Log, store archive.Store, states
 	if err != nil && !errors.Is(err, tail.ErrDamaged) {
 		return r, err
 	}
-	history := wholelog.New(ctx, log, store, [16]byte{})
-	if id, err := history.RealmID(ctx); err == nil && id == [16]byte{} && mark.Created == log.Created() { // the stream has lost all its commits
-		history = wholelog.New(ctx, log, store, mark.Realm())
+	whole := wholelog.New(ctx, log, store, [16]byte{})
+	if id, err := whole.RealmID(ctx); err == nil && id == [16]byte{} && mark.Created == log.Created() { // the stream has lost all its commits
+		whole = wholelog.New(ctx, log, store, mark.Realm())
 	}
-	if err := replay.CheckTail(ctx, mark, history, realm, dir, false); err != nil {
+	if err := replay.CheckTail(ctx, mark, whole, realm, dir, false); err != nil {
 		return r, err
 	}
 	a := &Archive{Store: store, Log: to}
-	if a.Realm, err = history.RealmID(ctx); err != nil {
+	if a.Realm, err = whole.RealmID(ctx); err != nil {
 		return r, err
 	}
 	commits, err := log.LastCommit(ctx)
@@ -54,14 +54,14 @@ func Rebuild(ctx context.Context, log *eventlog.Log, store archive.Store, states
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		if err := replay.CheckLog(ctx, s.Checkpoint(), history, realm, dir, false); err != nil {
+		if err := replay.CheckLog(ctx, s.Checkpoint(), whole, realm, dir, false); err != nil {
 			return errors.Join(err, none)
 		}
 		f := replay.NewFolder(s, log.Created(), log.Keys())
 		if r.Commits = f.Sequence(); r.Commits == 0 {
-			err = f.FoldFromEmpty(ctx, history, last)
+			err = f.FoldFromEmpty(ctx, whole, last)
 		} else {
-			err = f.FoldTo(ctx, history, last)
+			err = f.FoldTo(ctx, whole, last)
 		}
 		if err != nil {
 			return fmt.Errorf("realm %s: %w", realm, err)

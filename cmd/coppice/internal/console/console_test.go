@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestAge(t *testing.T) {
@@ -68,13 +70,9 @@ func TestTable(t *testing.T) {
 		{{Text: "ägypten"}, {Text: "Gone", Colour: red}, {Text: "1s"}},
 		{{Text: "a\x1b[31m\nb"}, {Text: ""}, {Text: "2s"}},
 	} {
-		if err := tb.Row(row...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, tb.Row(row...))
 	}
-	if err := tb.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tb.Flush())
 	const want = "NAME       STATUS   AGE\nägypten    \x1b[31mGone\x1b[0m     1s\na?[31m?b            2s\n"
 	if b.String() != want {
 		t.Errorf("written\n%q\nwant\n%q", b.String(), want)
@@ -86,20 +84,14 @@ func TestTableIsWrittenInParts(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	tb := Table{W: &b}
-	if err := tb.Text("a long name", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tb.Text("a long name", "x"))
 	for range maxBuffered {
-		if err := tb.Text("b", "x"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, tb.Text("b", "x"))
 	}
 	if n := strings.Count(b.String(), "\n"); n != maxBuffered {
 		t.Errorf("%d rows were written before the end, want %d", n, maxBuffered)
 	}
-	if err := tb.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tb.Flush())
 	if !strings.HasSuffix(b.String(), "b             x\n") {
 		t.Errorf("the last row is %q", b.String()[b.Len()-20:])
 	}

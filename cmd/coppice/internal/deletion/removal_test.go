@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // On a terminal one line is rewritten. Elsewhere a line is printed for each state that
@@ -23,9 +24,7 @@ func TestRemovalSays(t *testing.T) {
 		say := func(remaining int, waiting string, done bool) {
 			t.Helper()
 			r.remaining, r.waiting = r.remaining[:remaining], waiting
-			if err := r.say(done); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.say(done))
 		}
 		say(4, "", false)
 		for range 3 {

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/describe"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup/lookuptest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -22,23 +23,15 @@ const bucket = "example.com/bucket"
 func text(t *testing.T, realm *lookuptest.Fake, r *lookup.Reader, kind, name string) string {
 	t.Helper()
 	k, err := r.Kinds.Find(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects := realm.Resource(client.ResourceOf(k), "shop")
 	o, err := objects.Get(t.Context(), name, client.IncludeUninitialized(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	g, err := objects.Resolve(t.Context(), []string{name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var out bytes.Buffer
 	d := &describe.Describer{Reader: r, Consumers: r.Consumers(), W: &out, EventTime: time.Minute}
-	if err := d.Describe(t.Context(), k, o, g.GetNodes()[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, d.Describe(t.Context(), k, o, g.GetNodes()[0]))
 	s := strings.ReplaceAll(out.String(), o.GetMetadata().GetUid(), "UID")
 	s = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d`).ReplaceAllString(s, "TIME")
 	return regexp.MustCompile(`\d+s ago`).ReplaceAllString(s, "0s ago")
@@ -109,9 +102,7 @@ func TestDescribeStates(t *testing.T) {
 		t.Errorf("described\n%s", got)
 	}
 	ends, err := pods.Get(t.Context(), "ends")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	realm.Calls[ends.GetMetadata().GetUid()+" "] = &client.CallStatus{State: coppicev1.CallState_CALL_STATE_QUEUED, Process: "node-1"}
 	if got := text(t, realm, r, "pods", "ends"); !strings.Contains(got, "\nAgent:       waiting in the queue; program node-1\n") {
 		t.Errorf("described\n%s", got)
@@ -141,9 +132,7 @@ func TestDescribeGracefulDeletion(t *testing.T) {
 	realm, r, _ := lookuptest.New(t)
 	pods := realm.Resource(client.Resource{Plural: "pods"}, "shop")
 	pod, err := pods.Create(t.Context(), &client.Object{Metadata: &client.ObjectMeta{Name: "ends", Finalizers: []string{bucket}}, Spec: []byte(`{"nodeName": "n1"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	realm.Delete(t, "pods", "ends", client.GracePeriod(time.Hour))
 	later := lookup.New(realm, r.Kinds, io.Discard, time.Minute, func() time.Time { return time.Now().Add(4*time.Hour + time.Minute) })
 	if got := text(t, realm, later, "pods", "ends"); !strings.Contains(got, "\nStatus:      Terminating since TIME (4h1m ago); ") {

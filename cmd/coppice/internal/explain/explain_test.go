@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/explain"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup/lookuptest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -25,17 +26,13 @@ const bucket = "example.com/bucket"
 func find(t *testing.T, r *lookup.Reader, kind, name string) (*explain.Explanation, string, error) {
 	t.Helper()
 	k, err := r.Kinds.Find(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	e, err := explain.Explain(t.Context(), r, k, "shop", name)
 	if err != nil {
 		return nil, "", err
 	}
 	var out bytes.Buffer
-	if err := e.Write(&out, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Write(&out, time.Now()))
 	text := regexp.MustCompile(`(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d`).ReplaceAllString(out.String(), "TIME")
 	return e, regexp.MustCompile(`for \d+s`).ReplaceAllString(text, "for 0s"), nil
 }
@@ -43,9 +40,7 @@ func find(t *testing.T, r *lookup.Reader, kind, name string) (*explain.Explanati
 func explained(t *testing.T, r *lookup.Reader, kind, name string) (*explain.Explanation, string) {
 	t.Helper()
 	e, text, err := find(t, r, kind, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return e, text
 }
 
@@ -139,9 +134,7 @@ Causes:
 		t.Errorf("%d causes", len(e.Causes))
 	}
 	data, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{`"state":"Terminating"`, `"consumer":"None","state":"Parked","lastError":"no bucket"`, `"why":"the owner is being deleted in the foreground`} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("%s\nwithout %s", data, want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -119,9 +120,7 @@ func TestBecause(t *testing.T) {
 		31: `ana removed example.com/bucket from it ("the bucket is gone"), ana deleted pods/root`,
 	} {
 		got, err := Because(t.Context(), log[revision], find(log))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if said := strings.Join(got, ", "); said != want {
 			t.Errorf("revision %d: because %s\nwant %s", revision, said, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -55,9 +56,7 @@ func TestAll(t *testing.T) {
 	var out strings.Builder
 	w := &Writer{W: &out, JSON: true, Now: noon, Find: func(context.Context, uint64) (*client.LogEvent, error) { return nil, nil }}
 	err := w.All(t.Context(), []client.LogEvent{event(1, "a"), event(3, "c"), event(5, "e")}, []client.Warning{warning(2, "b"), warning(4, "d")}, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		_, name, _ := strings.Cut(line, `"name":"`)
@@ -68,16 +67,12 @@ func TestAll(t *testing.T) {
 	}
 	out.Reset()
 	w.JSON = false
-	if err := w.Warning(warning(4, "d")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Warning(warning(4, "d")))
 	if got := out.String(); !strings.HasSuffix(got, "Warning         pods/d  Stuck: blocked?\n") {
 		t.Errorf("wrote %q", got)
 	}
 	out.Reset()
-	if err := w.Event(t.Context(), client.LogEvent{Type: MessageSkipped, Resource: "log", Name: "7", Detail: "copied"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Event(t.Context(), client.LogEvent{Type: MessageSkipped, Resource: "log", Name: "7", Detail: "copied"}))
 	if got := out.String(); !strings.HasSuffix(got, "MessageSkipped  log/7  copied\n") || strings.Contains(got, "because") {
 		t.Errorf("wrote %q", got)
 	}

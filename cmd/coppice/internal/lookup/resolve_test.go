@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup/lookuptest"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -48,9 +49,7 @@ func TestTruncatedReplies(t *testing.T) {
 	c := &small{Fake: realm}
 	r := lookup.New(c, known.Kinds, &strings.Builder{}, time.Minute, time.Now)
 	var got []string
-	if err := r.UIDs(t.Context(), append([]string{"absent"}, uids...), func(n *coppicev1.GraphNode) { got = append(got, tree.UIDOf(n)) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.UIDs(t.Context(), append([]string{"absent"}, uids...), func(n *coppicev1.GraphNode) { got = append(got, tree.UIDOf(n)) }))
 	if !slices.Equal(got, uids) {
 		t.Errorf("read %v, want %v", got, uids)
 	}
@@ -58,9 +57,7 @@ func TestTruncatedReplies(t *testing.T) {
 		t.Errorf("%d requests", c.requests)
 	}
 	f, err := r.Below(t.Context(), uids[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(f.Nodes) == 0 || f.Nodes[uids[0]] == nil || !f.Truncated {
 		t.Errorf("%d objects, truncated %t: no reply has more than two", len(f.Nodes), f.Truncated)
 	}
@@ -75,15 +72,11 @@ func TestAbove(t *testing.T) {
 	realm, r, notes := lookuptest.New(t)
 	nodes := realm.Resource(client.Resource{Plural: "nodes"}, "")
 	node, err := nodes.Create(t.Context(), &client.Object{Metadata: &client.ObjectMeta{Name: "n1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rs := realm.Create(t, "replicasets.apps", "web", nil, node)
 	realm.Create(t, "configmaps", "c", nil, rs)
 	n, above, err := r.Above(t.Context(), realm.Resource(client.Resource{Plural: "configmaps"}, "shop"), "c", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := tree.KeyOfNode(n); got != "configmaps/c" {
 		t.Errorf("the object is %s", got)
 	}

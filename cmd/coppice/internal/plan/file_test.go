@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -24,9 +25,7 @@ func TestOldPlanFiles(t *testing.T) {
 		2: `{"format":"coppice.dev/plan-file","version":2,"realm":"default","time":"2026-11-25T10:00:00Z","deletion":{"resource":"configmaps","namespace":"shop","objects":[{"name":"web"}],"propagationPolicy":"Background","gracePeriodSeconds":5},"plan":{"revision":7,"hash":"0123456789abcdef","plan":"0123456789abcdef@7","counts":{"removed":1,"removedLater":0,"blocked":0,"orphaned":0,"stripped":0,"kept":0},"objects":[{"resource":"configmaps","namespace":"shop","name":"web","uid":"u","outcome":"removed","requested":true}],"finalizers":[{"name":"example.com/bucket","removals":1,"medianSeconds":1.5,"longestSeconds":1.5}]},"checksum":"f9c3261bf8c6748fa13846dd721dd823d586e18eec79d2c64137bd88e89c26e9"}`,
 	} {
 		name := filepath.Join(t.TempDir(), "plan.json")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(name, []byte(text), 0o600))
 		f, err := ReadFile(name)
 		if err != nil {
 			t.Fatalf("version %d: %v", version, err)
@@ -44,9 +43,7 @@ func TestFile(t *testing.T) {
 	t.Parallel()
 	name, now, grace := filepath.Join(t.TempDir(), "plan.json"), time.Date(2026, 3, 2, 12, 0, 0, 5, time.UTC), 5*time.Second
 	r := requestOf(t, Object{pods, "shop", "a"}, Object{configMaps, "lab", "b"})
-	if err := r.Add(Object{namespaces, "", "n"}, client.Orphan, &grace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Add(Object{namespaces, "", "n"}, client.Orphan, &grace))
 	p := &client.Plan{
 		Revision: 7, Hash: "h", Plan: "h@7", Counts: &coppicev1.PlanCounts{Removed: 1, Kept: 2},
 		Objects: []*coppicev1.PlannedObject{{
@@ -55,13 +52,9 @@ func TestFile(t *testing.T) {
 		}},
 	}
 	times := []history.FinalizerTime{{Name: "example.com/x", Removals: 2, Median: time.Second, Longest: 90 * time.Second}}
-	if err := WriteFile(name, "default", now, r, p, times); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteFile(name, "default", now, r, p, times))
 	f, err := ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if want := JSONOf(p, times); !reflect.DeepEqual(f.Plan, want) || f.Realm != "default" || !f.Time.Equal(now.Truncate(time.Second)) {
 		t.Errorf("it is read as %+v, want the plan %+v", f, want)
 	}
@@ -84,13 +77,9 @@ func TestFile(t *testing.T) {
 func TestRefusedFiles(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "plan.json")
-	if err := WriteFile(name, "default", time.Now(), requestOf(t, Object{pods, "shop", "a"}), &client.Plan{Plan: "h@7"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteFile(name, "default", time.Now(), requestOf(t, Object{pods, "shop", "a"}), &client.Plan{Plan: "h@7"}, nil))
 	written, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text := string(written)
 	for _, c := range []struct{ text, want string }{
 		{"nonsense", "is not a plan file"},
@@ -101,9 +90,7 @@ func TestRefusedFiles(t *testing.T) {
 		{strings.Replace(text, `"version": 3`, `"version": 4`, 1), "format version 4, and this coppice reads versions up to 3"},
 		{text, ""},
 	} {
-		if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(name, []byte(c.text), 0o600))
 		if _, err := ReadFile(name); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}

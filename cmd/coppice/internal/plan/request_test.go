@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 var (
@@ -24,9 +25,7 @@ func requestOf(t *testing.T, objects ...Object) *Request {
 	t.Helper()
 	r := &Request{}
 	for _, o := range objects {
-		if err := r.Add(o, client.Background, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Add(o, client.Background, nil))
 	}
 	return r
 }
@@ -38,9 +37,7 @@ func TestAdd(t *testing.T) {
 	r := requestOf(t, Object{pods, "shop", "a"}, Object{configMaps, "shop", "a"}, Object{pods, "lab", "a"}, Object{pods, "shop", "b"}, Object{pods, "shop", "a"}, Object{namespaces, "shop", "shop"})
 	grace, same := time.Second, time.Second
 	for _, g := range []*time.Duration{&grace, &same} {
-		if err := r.Add(Object{pods, "shop", "c"}, client.Background, g); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Add(Object{pods, "shop", "c"}, client.Background, g))
 	}
 	want := []client.Deletion{
 		{Resource: client.ResourceOf(pods), Namespace: "shop", Names: []string{"a", "b"}, Propagation: client.Background},
@@ -83,9 +80,7 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	r, grace := &Request{}, 90*time.Second
-	if err := r.Add(Object{pods, "shop", "a"}, client.Foreground, &grace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Add(Object{pods, "shop", "a"}, client.Foreground, &grace))
 	if got, want := r.Command("x@1", "default"), "coppice delete pods/a -n shop --plan=x@1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -94,9 +89,7 @@ func TestCommand(t *testing.T) {
 		"another grace period": func() error { return r.Add(Object{pods, "shop", "b"}, client.Foreground, nil) },
 	} {
 		r = requestOf(t)
-		if err := errors.Join(r.Add(Object{pods, "shop", "a"}, client.Foreground, &grace), add()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(r.Add(Object{pods, "shop", "a"}, client.Foreground, &grace), add()))
 		if got := r.Command("x@1", "default"); got != "" {
 			t.Errorf("%s: got %q", what, got)
 		}
@@ -108,14 +101,10 @@ func TestTooMany(t *testing.T) {
 	t.Parallel()
 	objects, parts := &Request{}, &Request{}
 	for i := range bus.MaxObjects {
-		if err := objects.Add(Object{pods, "shop", strconv.Itoa(i)}, client.Foreground, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, objects.Add(Object{pods, "shop", strconv.Itoa(i)}, client.Foreground, nil))
 	}
 	for i := range bus.MaxDeleteParts + 1 {
-		if err := parts.Add(Object{pods, strconv.Itoa(i), "a"}, client.Foreground, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, parts.Add(Object{pods, strconv.Itoa(i), "a"}, client.Foreground, nil))
 	}
 	for text, r := range map[string]*Request{bus.TooManyObjects: objects, "at most 101 kinds and namespaces": parts} {
 		had := len(r.Objects())

@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup/lookuptest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -19,16 +20,12 @@ func TestWrite(t *testing.T) {
 	realm.Create(t, "configmaps", "plain", nil, rs)
 	realm.Create(t, "configmaps", "finalized", []string{"example.com/bucket"}, rs)
 	p, err := realm.Resource(client.ParseResource("replicasets.apps"), "shop").Plan(t.Context(), []string{"rs"}, client.Foreground)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p.Brakes = []*coppicev1.PlanBrake{{Resource: "configmaps", Deletions: 2, Room: 1}}
 	p.Cycles, p.Elsewhere, p.Objects[0].DependsOnOrder = []string{"a -> b -> a"}, 3, true
 	var out strings.Builder
 	times := []history.FinalizerTime{{Name: "example.com/bucket", Removals: 1, Longest: 90 * time.Second}, {Name: "x", Removals: 2, Longest: time.Minute}}
-	if err := (&Writer{W: &out, Reader: reader}).Write(t.Context(), p, times); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (&Writer{W: &out, Reader: reader}).Write(t.Context(), p, times))
 	for _, want := range []string{
 		"replicasets.apps/rs", "configmaps/plain", "removed\n", "example.com/bucket (no consumer)",
 		"3 objects removed, 2 of them when others have done their part, and 3 in other namespaces; for 1 object the outcome depends on the order of work, and can be another; " +

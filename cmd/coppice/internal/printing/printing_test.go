@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -43,13 +44,9 @@ func terminating(m *coppicev1.ObjectMeta) {
 func printed(t *testing.T, b *strings.Builder, p printing.Printer, objects ...*coppicev1.Object) string {
 	t.Helper()
 	for _, o := range objects {
-		if err := p.Object(client.Kind{Kind: "Pod", Plural: "pods", Singular: "pod"}, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Object(client.Kind{Kind: "Pod", Plural: "pods", Singular: "pod"}, o))
 	}
-	if err := p.End(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.End())
 	return b.String()
 }
 
@@ -92,23 +89,17 @@ func TestTemplatesAndColumns(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	template, err := jsonpath.Parse("{.items[*].metadata.name}", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	list := &printing.TemplatePrinter{W: &b, Template: template, List: true}
 	by, err := jsonpath.ParsePath(".metadata.labels.a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sorted := &printing.SortedPrinter{Printer: list, By: by}
 	if got := printed(t, &b, sorted, pod("b", labelled), pod("a", owned)); got != "a b" {
 		t.Errorf("%q, want the object without a label first", got)
 	}
 	b.Reset()
 	columns, err := jsonpath.ParseColumns("N:.metadata.name,OWNER:.metadata.ownerReferences[*].name")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &printing.ColumnsPrinter{Table: console.Table{W: &b}, Columns: columns, Headers: true}
 	if got, want := printed(t, &b, p, pod("a", owned), pod("b", nil)), "N   OWNER\na   a\nb   <none>\n"; got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -11,14 +11,13 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func open(t *testing.T, name string) *recorder.Recorder {
 	t.Helper()
 	r, err := recorder.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -35,9 +34,7 @@ func add(t *testing.T, r *recorder.Recorder, messages ...segmenttest.Message) {
 func verify(t *testing.T, name string) (segment.Info, error) {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	return segment.Verify(f)
 }
@@ -50,9 +47,7 @@ func TestContinue(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log")
 	killed := open(t, name)
 	add(t, killed, log.Messages[:10]...)
-	if err := killed.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, killed.Flush())
 	add(t, killed, log.Messages[10:15]...)
 	if _, err := verify(t, name); err == nil {
 		t.Error("a recording that was not closed is complete")
@@ -86,9 +81,7 @@ func TestContinue(t *testing.T) {
 	}
 
 	before, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := open(t, name).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +145,7 @@ func TestOther(t *testing.T) {
 	}
 
 	notes := filepath.Join(t.TempDir(), "notes")
-	if err := os.WriteFile(notes, []byte("not a recording"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(notes, []byte("not a recording"), 0o600))
 	if _, err := recorder.Open(notes); !errors.Is(err, segment.ErrForeign) {
 		t.Errorf("a file that is no recording: %v", err)
 	}

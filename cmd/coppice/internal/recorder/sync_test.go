@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // The system reports a failed sync once. The recording is not complete, whatever later syncs say.
@@ -13,16 +14,12 @@ func TestFailedSync(t *testing.T) {
 	t.Parallel()
 	log := segmenttest.New(4)
 	r, err := Open(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	add := func(m segmenttest.Message) error {
 		_, err := r.Add(m.Position, m.Data, 0)
 		return err
 	}
-	if err := add(log.Messages[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, add(log.Messages[0]))
 	lost, sync := errors.New("input/output error"), r.file.sync
 	r.file.sync = func() error { r.file.sync = sync; return lost }
 	if err := r.Flush(); !errors.Is(err, lost) {

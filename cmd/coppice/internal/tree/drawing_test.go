@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -76,9 +77,7 @@ func draw(t *testing.T, f *Family, root string, up, all bool) string {
 	} else {
 		drawn = d.Down(f.Nodes[root], nil)
 	}
-	if err := drawn.Write(&b, console.Ink{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, drawn.Write(&b, console.Ink{}))
 	return b.String()
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -94,9 +95,7 @@ func TestCollectionChangesMeanwhile(t *testing.T) {
 	changed := submit(deletion("anew"), creation("anew"), deletion("gone"))
 	testkit.Receive(t, ctx, "the append of what changes", log.arrived)
 	labels, err := selector.Parse("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := NewWriter(serve.NewWriter(&serve.Server{Config: serve.Config{State: st, Log: slog.New(slog.DiscardHandler)}}, w, nil), nil, WriterConfig{})
 	reply, _, refusal := s.deletePage(
 		waiter{ctx, func() { log.tokens <- struct{}{}; log.tokens <- struct{}{} }}, // listed, and submitted

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -32,9 +33,7 @@ func TestFailedState(t *testing.T) {
 		return nil
 	}))
 	s, err := state.Open("state", state.Config{FS: fs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	tx := s.Begin()
 	tx.EndCommit(state.Commit{Sequence: 1})
@@ -48,14 +47,10 @@ func TestFailedState(t *testing.T) {
 	ctx := testkit.Context(t)
 	read := func() error {
 		reply, err := nc.RequestMsgWithContext(ctx, request(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return rpc.Refusal(reply)
 	}
-	if err := read(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, read())
 	broken.Store(true)
 	if err := s.Sync(); err == nil {
 		t.Fatal("the state has not failed")

@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -28,9 +29,7 @@ func serveRequests(t *testing.T, of *state.State, handle func(*serve.Server, *se
 	s, err := serve.New(serve.Config{
 		Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), State: of, Log: slog.New(slog.DiscardHandler),
 	}, serve.Shares{}, "coppice-test", "a test", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Stop() })
 	if _, err := s.Serve(s.Verb(bus.VerbGet, func(q *serve.Request, _ bus.API) *lifecycle.Error { handle(s, q); return nil })); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 )
@@ -31,17 +32,11 @@ func TestReplyDoesNotKeepTheBody(t *testing.T) {
 	m := request(make([]byte, 50<<10))
 	m.Reply = nc.NewInbox()
 	sub, err := nc.SubscribeSync(m.Reply)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.PublishMsg(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, nc.PublishMsg(m))
 	k := testkit.Receive(t, ctx, "the request", received)
 	// The subscription may refer to the last message until it has another one.
-	if err := nc.PublishMsg(&nats.Msg{Subject: m.Subject, Data: []byte("x"), Header: m.Header, Reply: m.Reply}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nc.PublishMsg(&nats.Msg{Subject: m.Subject, Data: []byte("x"), Header: m.Header, Reply: m.Reply}))
 	testkit.Receive(t, ctx, "another request", received)
 	testkit.WaitFor(t, ctx, "the body to be freed", func() bool {
 		runtime.GC()

@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -47,9 +48,7 @@ func serveWithin(t *testing.T, shared Shares, handle func(*Server, *Request)) *o
 	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 64 << 10})
 	b := &oneEndpoint{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleReader)}
 	s, err := New(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), Log: slog.New(slog.DiscardHandler)}, shared, "coppice-test", "a test", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.server = s
 	t.Cleanup(func() { _ = s.Stop() })
 	if _, err := s.Serve(s.Verb(bus.VerbGet, func(q *Request, _ bus.API) *lifecycle.Error { handle(s, q); return nil })); err != nil {
@@ -65,9 +64,7 @@ func (b *oneEndpoint) request(contentType string, data []byte) *nats.Msg {
 		m.Header.Set(bus.HeaderContentType, contentType)
 	}
 	reply, err := b.client.RequestMsgWithContext(b.ctx, m)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	return reply
 }
 
@@ -99,9 +96,7 @@ func TestEncodings(t *testing.T) {
 		q.Answer(&coppicev1.ObjectsReply{Revision: uint64(len(r.GetNames()))}, err)
 	})
 	packed, err := proto.Marshal(&coppicev1.GetRequest{Protocol: bus.Protocol, Names: []string{"a", "b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	later := protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1)
 	for _, c := range []struct {
 		contentType string
@@ -160,9 +155,7 @@ func TestErrorHeaders(t *testing.T) {
 		t.Errorf("the header has %q", got)
 	}
 	var status coppicev1.Status
-	if err := proto.Unmarshal(m.Data, &status); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, proto.Unmarshal(m.Data, &status))
 	e := api.ErrorOf(&status)
 	if e.Name != "a" || len(e.Causes) != 1 || e.Causes[0].Field != "metadata.name" {
 		t.Errorf("the body is %+v", e)
@@ -215,14 +208,10 @@ func TestTooManyReads(t *testing.T) {
 	replies := make(chan *nats.Msg, actorReads)
 	inbox := b.client.NewInbox()
 	sub, err := b.client.Subscribe(inbox, func(m *nats.Msg) { replies <- m })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = sub.Unsubscribe() }()
 	for range actorReads {
-		if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}))
 		testkit.Receive(t, b.ctx, "a read to begin", begun)
 	}
 	refused(t, b.request("", nil), bus.ContentProtobuf, "429", api.ErrTooManyRequests, "too many reads")
@@ -247,13 +236,9 @@ func TestStop(t *testing.T) {
 			return &coppicev1.ListReply{}, nil
 		})
 	})
-	if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: b.client.NewInbox(), Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: b.client.NewInbox(), Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}))
 	testkit.Receive(t, b.ctx, "the read to begin", begun)
-	if err := b.server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.server.Stop())
 	if !errors.Is(ended, context.Canceled) {
 		t.Errorf("stopped while a read was under way: %v", ended)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
@@ -87,14 +88,10 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 	})
 	inbox := b.client.NewInbox()
 	sub, err := b.client.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	read := func() {
 		t.Helper()
-		if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}))
 	}
 	read()
 	testkit.Receive(t, b.ctx, "a read to begin", begun)

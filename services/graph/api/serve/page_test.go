@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
@@ -34,9 +35,7 @@ func TestPages(t *testing.T) {
 	kind := r.Key("configmaps/any").Kind
 	for query, every := range map[string]int{"": 1, "all=true": 1, "third=true": 3, "rare=true": 500, "all=false": n + 1} {
 		labels, err := selector.Parse(query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, uninitialized := range []bool{false, true} {
 			var want []string
 			for i := range n {

@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -39,9 +40,7 @@ func TestTimeoutHeader(t *testing.T) {
 	for _, text := range []string{"5s", "-1", "1.5"} {
 		m := &nats.Msg{Subject: subject, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}, bus.HeaderTimeout: {text}}}
 		reply, err := b.client.RequestMsgWithContext(b.ctx, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := rpc.Refusal(reply); err == nil {
 			t.Errorf("%q was accepted", text)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -16,17 +17,13 @@ import (
 func TestPagesOfParkedWork(t *testing.T) {
 	t.Parallel()
 	r := serveReaders(t, &madeLog{}, nil)
-	if err := bus.EnsureStreams(r.ctx, r.js, bus.DefaultRealm, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bus.EnsureStreams(r.ctx, r.js, bus.DefaultRealm, 1))
 	const all, limit = 50, 20
 	worker := testkit.JetStream(t, r.server, bus.RoleProcessor)
 	for i := range uint64(all) {
 		work := bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty)
 		data, err := proto.Marshal(&coppicev1.Parked{Subject: work, Error: "broken"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := worker.Publish(r.ctx, bus.ParkedSubject(bus.DefaultRealm, work, i+1), data); err != nil {
 			t.Fatal(err)
 		}
@@ -36,9 +33,7 @@ func TestPagesOfParkedWork(t *testing.T) {
 	found := 0
 	for after, more := uint64(0), true; more; {
 		page, err := c.Operations().ListParked(r.ctx, client.AfterID(after), client.Limit(limit))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found += len(page.GetParked())
 		after, more = page.GetNext(), page.GetNext() != 0
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	graphapi "github.com/coppice-gc/coppice/services/graph/api"
@@ -97,9 +98,7 @@ func serveReadersWithin(
 ) *readers {
 	t.Helper()
 	s, err := state.Open("state", state.Config{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	n := testkit.NATS(t)
 	answers, js := testkit.Conn(t, n, bus.RoleAnswers), testkit.JetStream(t, n, bus.RoleGraph)
@@ -108,9 +107,7 @@ func serveReadersWithin(
 		Now:     time.Now,
 		Streams: streams.Config{Heartbeat: heartbeat, Log: log, Verify: verify, JS: js},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := service.Stop(); err != nil {
 			t.Error(err)
@@ -134,12 +131,8 @@ type reply struct {
 func (r *readers) ask(verb string, request proto.Message, json bool) *reply {
 	r.t.Helper()
 	sub, err := r.client.SubscribeSync(r.client.NewInbox())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
+	must.Succeed(r.t, sub.SetPendingLimits(-1, -1))
 	subject := bus.RealmAPI(bus.DefaultRealm, bus.RoleOperator, verb).Subject()
 	header := rpc.Header(subject, nil)
 	data, err := rpc.Encode(request)
@@ -150,18 +143,14 @@ func (r *readers) ask(verb string, request proto.Message, json bool) *reply {
 	if err == nil {
 		err = r.client.PublishMsg(&nats.Msg{Subject: subject, Reply: sub.Subject, Header: header, Data: data})
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return &reply{readers: r, sub: sub, json: json}
 }
 
 func manifestOf(t *testing.T, m proto.Message) string {
 	t.Helper()
 	data, err := manifest.MarshalMessage(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(data)
 }
 
@@ -169,9 +158,7 @@ func manifestOf(t *testing.T, m proto.Message) string {
 func (p *reply) next(into proto.Message) (size int, more bool, refused error) {
 	p.t.Helper()
 	m, err := p.sub.NextMsg(testkit.Timeout)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	if len(m.Data) == 0 && len(m.Header) == 0 {
 		return 0, false, nil
 	}
@@ -183,9 +170,7 @@ func (p *reply) next(into proto.Message) (size int, more bool, refused error) {
 	} else {
 		err = proto.Unmarshal(m.Data, into)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	return len(m.Data), true, nil
 }
 
@@ -220,9 +205,7 @@ func TestReadLogWindow(t *testing.T) {
 				for {
 					var b coppicev1.LogBatch
 					size, more, err := p.next(&b)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					if !more {
 						break
 					}
@@ -351,9 +334,7 @@ func TestVerifyHeartbeats(t *testing.T) {
 	first := r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
 	first.progresses()
 	testkit.Receive(t, r.ctx, "the verification", v.begun)
-	if err := first.sub.Unsubscribe(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.sub.Unsubscribe())
 	if err := testkit.Receive(t, r.ctx, "the end of the verification whose client is gone", v.ended); err == nil {
 		t.Error("the verification has succeeded")
 	}
@@ -386,9 +367,7 @@ func TestVerificationIsShared(t *testing.T) {
 	if _, more, err := beyond.next(&coppicev1.VerifyBatch{}); more || err != nil {
 		t.Errorf("the refusal is not the end of the reply: %t, %v", more, err)
 	}
-	if err := clients[0].sub.Unsubscribe(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, clients[0].sub.Unsubscribe())
 	clients[1].progresses()
 	v.results <- &coppicev1.VerifyReply{Sequence: 9, Objects: 3}
 	for i, p := range clients[1:] {
@@ -424,9 +403,7 @@ func TestReadersLeave(t *testing.T) {
 	if _, _, err := follow().next(&coppicev1.LogBatch{}); !errors.As(err, &refusal) || refusal.Reason != api.ErrTooManyRequests {
 		t.Fatalf("one reader more than an actor may have: %v", err)
 	}
-	if err := open[0].sub.Unsubscribe(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, open[0].sub.Unsubscribe())
 	testkit.WaitFor(t, r.ctx, "room for another reader", func() bool {
 		_, more, err := follow().next(&coppicev1.LogBatch{})
 		return more && err == nil

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -63,9 +64,7 @@ func TestProcessBoundsReplies(t *testing.T) {
 		if _, _, err := p.next(c.into); err != nil {
 			t.Errorf("%s is refused although there are places: %v", c.verb, err)
 		}
-		if err := p.sub.Unsubscribe(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.sub.Unsubscribe())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
@@ -18,9 +19,7 @@ func TestVerificationsDoNotPileUp(t *testing.T) {
 	ctx := testkit.Context(t)
 	runs, gate := make(chan bool, 10), make(chan struct{})
 	served, err := serve.New(serve.Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, testkit.NATS(t), bus.RoleAnswers), State: statetest.New(t).State}, serve.Shares{}, "coppice-test", "a test", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := New(serve.NewReplica(served, nil, nil), Config{
 		Verify: func(_ context.Context, full bool, _ func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 			runs <- full

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	graphapi "github.com/coppice-gc/coppice/services/graph/api"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
@@ -53,9 +54,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 			}
 		},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Stop() })
 	if err := serving.FlushWithContext(ctx); err != nil { // the server has the subscriptions then
 		t.Fatal(err)
@@ -63,22 +62,16 @@ func TestWatchWithoutAPlace(t *testing.T) {
 	nc := testkit.Conn(t, n, bus.RoleReader)
 	at := bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleReader, Verb: bus.VerbWatch, Plural: "pods"}.Subject()
 	data, err := rpc.Encode(&coppicev1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	open := func() {
 		t.Helper()
-		if err := nc.PublishMsg(&nats.Msg{Subject: at, Reply: nc.NewInbox(), Header: rpc.Header(at, nil), Data: data}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, nc.PublishMsg(&nats.Msg{Subject: at, Reply: nc.NewInbox(), Header: rpc.Header(at, nil), Data: data}))
 		testkit.Receive(t, ctx, "a watch to begin", begun)
 	}
 	open()
 	for range 100 {
 		reply, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: at, Header: rpc.Header(at, nil), Data: data})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var refusal *lifecycle.Error
 		if err := rpc.Refusal(reply); !errors.As(err, &refusal) || refusal.Reason != api.ErrTooManyRequests || refusal.Message != "no place" {
 			t.Fatalf("the reply is %v, want a refusal", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/fake"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -40,9 +41,7 @@ func New(tb testing.TB) (*Fake, *lookup.Reader, *bytes.Buffer) {
 	tb.Helper()
 	r := &Fake{Client: fake.New(), Consumers: map[string]*client.ConsumerState{}, Calls: map[string]*client.CallStatus{}}
 	kinds, err := r.Kinds(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	var notes bytes.Buffer
 	return r, lookup.New(r, kinds, &notes, time.Minute, time.Now), &notes
 }
@@ -56,9 +55,7 @@ func (r *Fake) Create(tb testing.TB, resource, name string, finalizers []string,
 		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true)))
 	}
 	o, err := r.Resource(client.ParseResource(resource), "shop").Create(tb.Context(), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return o
 }
 
