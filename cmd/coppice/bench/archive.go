@@ -40,7 +40,7 @@ func (b Archive) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if !d.local() {
 		return nil, errElsewhere
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		return nil, err
 	}
 	r := &Result{Name: "create in batches, and a wide cascade, with an archive", Objects: b.Objects, Sync: true, Processes: 1, Version: d.c.Version}
@@ -56,16 +56,16 @@ func (b Archive) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			create[with], cascade[with] = append(create[with], got.create), append(cascade[with], got.cascade)
 			snapshots += verified
 		}
-		d.progress("rounds", round+1, b.Rounds)
+		d.Progress("rounds", round+1, b.Rounds)
 	}
 	r.ObjectsPerSecond = median(create[1])
 	r.Seconds = float64(b.Objects) / r.ObjectsPerSecond
-	r.detail("without_objects_per_second", median(create[0]))
-	r.detail("with_to_without", r.ObjectsPerSecond/median(create[0]))
-	r.detail("cascade_objects_per_second", median(cascade[1]))
-	r.detail("cascade_without_objects_per_second", median(cascade[0]))
-	r.detail("cascade_with_to_without", median(cascade[1])/median(cascade[0]))
-	r.detail("verified_snapshots", float64(snapshots))
+	r.Detail("without_objects_per_second", median(create[0]))
+	r.Detail("with_to_without", r.ObjectsPerSecond/median(create[0]))
+	r.Detail("cascade_objects_per_second", median(cascade[1]))
+	r.Detail("cascade_without_objects_per_second", median(cascade[0]))
+	r.Detail("cascade_with_to_without", median(cascade[1])/median(cascade[0]))
+	r.Detail("verified_snapshots", float64(snapshots))
 	return r, nil
 }
 
@@ -106,17 +106,17 @@ func (b Archive) round(ctx context.Context, d *Deployment, name string, archivin
 	if err != nil {
 		return got, 0, err
 	}
-	own := &Deployment{Client: client.New(nc, client.WithActor(actor)), c: d.c, conn: stack.Conn}
-	p, err := own.place(ctx)
+	own := &Deployment{Client: client.New(nc, client.WithActor(Actor)), c: d.c, Conn: stack.Conn}
+	p, err := own.NewPlace(ctx)
 	if err != nil {
 		return got, 0, err
 	}
 	start := time.Now()
-	if err := own.populate(ctx, p, b.Objects); err != nil {
+	if err := own.Populate(ctx, p, b.Objects); err != nil {
 		return got, 0, err
 	}
 	got.create = float64(b.Objects) / time.Since(start).Seconds()
-	if err := own.count(ctx, p.namespace, b.Objects); err != nil {
+	if err := own.Count(ctx, p.Namespace, b.Objects); err != nil {
 		return got, 0, err
 	}
 	cascade, err := Cascade{Objects: b.Objects, Shape: "wide", Policy: "Background"}.Run(ctx, own)

@@ -56,23 +56,23 @@ type Result struct {
 	Details map[string]float64 `json:"details,omitempty"`
 }
 
-// detail adds a further figure.
-func (r *Result) detail(name string, value float64) {
+// Detail adds a further figure.
+func (r *Result) Detail(name string, value float64) {
 	if r.Details == nil {
 		r.Details = map[string]float64{}
 	}
 	r.Details[name] = value
 }
 
-// latencies sets P50 and P99.
-func (r *Result) latencies(of string, list []time.Duration) {
+// Latencies sets P50 and P99.
+func (r *Result) Latencies(of string, list []time.Duration) {
 	r.Latency = of
-	r.P50, r.P99 = milliseconds(percentile(list, 50)), milliseconds(percentile(list, 99))
+	r.P50, r.P99 = Milliseconds(Percentile(list, 50)), Milliseconds(Percentile(list, 99))
 }
 
-// percentile returns the p-th percentile of a list by nearest rank. It sorts
+// Percentile returns the p-th percentile of a list by nearest rank. It sorts
 // the list.
-func percentile(list []time.Duration, p int) time.Duration {
+func Percentile(list []time.Duration, p int) time.Duration {
 	if len(list) == 0 {
 		return 0
 	}
@@ -80,7 +80,8 @@ func percentile(list []time.Duration, p int) time.Duration {
 	return list[max(0, (len(list)*p+99)/100-1)]
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// Milliseconds returns a duration in milliseconds.
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // Table writes the result as a table.
 func (r *Result) Table(w io.Writer) error {
@@ -96,7 +97,7 @@ func (r *Result) Table(w io.Writer) error {
 		row(r.Latency, "p50 %.3g ms, p99 %.3g ms", r.P50, r.P99)
 	}
 	if r.Processes > 0 {
-		if usageKnown {
+		if UsageKnown {
 			if r.CPUSeconds > 0 {
 				row("CPU", "%.2f s, %.2f us an object", r.CPUSeconds, r.CPUSeconds*1e6/math.Max(1, float64(r.Objects)))
 			}

@@ -49,7 +49,7 @@ func (b Bootstrap) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		return nil, err
 	}
 	live, stale := filepath.Join(d.c.Dir, "graph", bus.DefaultRealm), filepath.Join(d.c.Dir, "stale", bus.DefaultRealm)
@@ -67,13 +67,13 @@ func (b Bootstrap) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.detail("snapshot_seconds", time.Since(start).Seconds())
+	r.Detail("snapshot_seconds", time.Since(start).Seconds())
 	if err := b.again(ctx, d, func(d *Deployment) error {
-		p, err := d.place(ctx)
+		p, err := d.NewPlace(ctx)
 		if err != nil {
 			return err
 		}
-		return d.populate(ctx, p, max(b.Objects/tailShare, 1))
+		return d.Populate(ctx, p, max(b.Objects/tailShare, 1))
 	}); err != nil {
 		return nil, err
 	}
@@ -90,35 +90,35 @@ func (b Bootstrap) Run(ctx context.Context, d *Deployment) (*Result, error) {
 }
 
 // create creates the objects, and returns their names.
-func (b Bootstrap) create(ctx context.Context, d *Deployment) (names []string, p place, err error) {
+func (b Bootstrap) create(ctx context.Context, d *Deployment) (names []string, p Place, err error) {
 	names = make([]string, b.Objects)
 	for i := range names {
-		names[i] = randomName()
+		names[i] = RandomName()
 	}
-	if p, err = d.place(ctx); err != nil {
+	if p, err = d.NewPlace(ctx); err != nil {
 		return nil, p, err
 	}
 	return names, p, b.each(ctx, d, "creating objects", p, names, "no", client.ResourceClient.CreateBatch)
 }
 
-func (b Bootstrap) update(ctx context.Context, d *Deployment, p place, names []string) error {
-	p.objects = d.Client.Resource(pods, p.namespace)
+func (b Bootstrap) update(ctx context.Context, d *Deployment, p Place, names []string) error {
+	p.Objects = d.Client.Resource(Pods, p.Namespace)
 	return b.each(ctx, d, "updating objects", p, names, "yes", client.ResourceClient.UpdateBatch)
 }
 
 // each sends the objects with these names, in batches.
 func (Bootstrap) each(
-	ctx context.Context, d *Deployment, what string, p place, names []string, updated string,
+	ctx context.Context, d *Deployment, what string, p Place, names []string, updated string,
 	send func(client.ResourceClient, context.Context, []*client.Object, ...client.WriteOption) ([]client.Result, error),
 ) error {
-	return d.inBatches(ctx, what, len(names), func(ctx context.Context, from, to int) error {
+	return d.InBatches(ctx, what, len(names), func(ctx context.Context, from, to int) error {
 		list := make([]*client.Object, 0, to-from)
 		for _, name := range names[from:to] {
-			o := p.dependent()
+			o := p.Dependent()
 			o.Metadata.Name, o.Metadata.Labels["updated"] = name, updated
 			list = append(list, o)
 		}
-		return firstError(send(p.objects, ctx, list))
+		return FirstError(send(p.Objects, ctx, list))
 	})
 }
 
@@ -144,11 +144,11 @@ func (Bootstrap) archive(ctx context.Context, d *Deployment, dir string, r *Resu
 		return nil, err
 	}
 	snap := s.Snapshot()
-	info, err := archivestate.PutSnapshot(ctx, store, snap, "", actor, time.Now())
+	info, err := archivestate.PutSnapshot(ctx, store, snap, "", Actor, time.Now())
 	if err := errors.Join(err, snap.Close(), s.Close()); err != nil {
 		return nil, err
 	}
-	r.detail("snapshot_bytes", float64(info.Size))
+	r.Detail("snapshot_bytes", float64(info.Size))
 	return &archivestate.Archive{Store: store, Realm: [16]byte(info.Checkpoint.GetRealmId()), Log: d.c.Log}, nil
 }
 
@@ -174,23 +174,23 @@ func (b Bootstrap) measure(ctx context.Context, d *Deployment, nc *nats.Conn, a 
 	}
 	whole := time.Since(begun).Seconds()
 	r.Objects = int(done.Events)
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return err
 	}
 	if err := b.begin(ctx, log, a, started); err != nil {
 		return err
 	}
-	if err := m.stop(ctx, r); err != nil {
+	if err := m.Stop(ctx, r); err != nil {
 		return err
 	}
 	begun = time.Now()
 	if err := b.begin(ctx, log, a, stale); err != nil {
 		return err
 	}
-	r.detail("stale_seconds", time.Since(begun).Seconds())
-	r.detail("replay_seconds", whole)
-	r.detail("replay_to_bootstrap", whole/r.Seconds)
+	r.Detail("stale_seconds", time.Since(begun).Seconds())
+	r.Detail("replay_seconds", whole)
+	r.Detail("replay_to_bootstrap", whole/r.Seconds)
 	return b.same(replayed, started, stale)
 }
 

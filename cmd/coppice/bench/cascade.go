@@ -47,12 +47,12 @@ func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			return nil, err
 		}
 	}
-	run := &cascade{d: d, f: f, policy: b.Policy, namespace: "bench-" + randomName()}
+	run := &cascade{d: d, f: f, policy: b.Policy, namespace: "bench-" + RandomName()}
 	var err error
-	if run.root, err = createOwner(ctx, d.Client, run.namespace); err != nil {
+	if run.root, err = CreateOwner(ctx, d.Client, run.namespace); err != nil {
 		return nil, err
 	}
-	if run.keeper, err = createOwner(ctx, d.Client, run.namespace); err != nil {
+	if run.keeper, err = CreateOwner(ctx, d.Client, run.namespace); err != nil {
 		return nil, err
 	}
 	start := time.Now()
@@ -64,7 +64,7 @@ func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			return nil, err
 		}
 	}
-	r.detail("seconds_to_make_them", time.Since(start).Seconds())
+	r.Detail("seconds_to_make_them", time.Since(start).Seconds())
 	if err := d.settle(ctx); err != nil {
 		return nil, err
 	}
@@ -125,11 +125,11 @@ func (c *cascade) answer(ctx context.Context) (stop func() error, err error) {
 }
 
 func (c *cascade) measure(ctx context.Context, r *Result) error {
-	m, err := c.d.start(ctx)
+	m, err := c.d.Measure(ctx)
 	if err != nil {
 		return err
 	}
-	deployments := c.d.Client.Resource(deployments, c.namespace)
+	deployments := c.d.Client.Resource(Deployments, c.namespace)
 	if _, err := deployments.Delete(ctx, c.root.GetMetadata().GetName(), client.PropagationPolicy(c.policy)); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (c *cascade) measure(ctx context.Context, r *Result) error {
 		if err := c.await(ctx); err != nil {
 			return err
 		}
-		if err := m.stop(ctx, r); err != nil {
+		if err := m.Stop(ctx, r); err != nil {
 			return err
 		}
 		err := c.check(ctx)
@@ -191,12 +191,12 @@ func (c *cascade) await(ctx context.Context) error {
 		if idle, err := idle(); err != nil || !idle {
 			return false, err
 		}
-		_, err := c.d.Client.Resource(deployments, c.namespace).Get(ctx, c.root.GetMetadata().GetName())
+		_, err := c.d.Client.Resource(Deployments, c.namespace).Get(ctx, c.root.GetMetadata().GetName())
 		if !errors.Is(err, client.ErrNotFound) {
 			return false, err
 		}
 		if c.policy != orphan {
-			page, err := c.d.Client.Resource(pods, c.namespace).ListPage(ctx, client.LabelSelector(candidate+"="+collected), client.Limit(1))
+			page, err := c.d.Client.Resource(Pods, c.namespace).ListPage(ctx, client.LabelSelector(candidate+"="+Collected), client.Limit(1))
 			if err != nil || len(page.Objects) > 0 || page.Continue != "" {
 				return false, err
 			}
@@ -209,7 +209,7 @@ func (c *cascade) await(ctx context.Context) error {
 // each with exactly the expected references.
 func (c *cascade) check(ctx context.Context) error {
 	left := 0
-	for o, err := range c.d.Client.Resource(pods, c.namespace).List(ctx) {
+	for o, err := range c.d.Client.Resource(Pods, c.namespace).List(ctx) {
 		if err != nil {
 			return err
 		}
@@ -218,9 +218,9 @@ func (c *cascade) check(ctx context.Context) error {
 		owners := m.GetOwnerReferences()
 		ok := len(owners) == 0
 		switch {
-		case m.GetLabels()[candidate] == kept && c.f.safe:
+		case m.GetLabels()[candidate] == Kept && c.f.safe:
 			ok = len(owners) == 1 && owners[0].GetUid() == c.root.GetMetadata().GetUid() && m.GetProtection() != nil
-		case m.GetLabels()[candidate] == kept:
+		case m.GetLabels()[candidate] == Kept:
 			ok = len(owners) == 1 && owners[0].GetUid() == c.keeper.GetMetadata().GetUid()
 		}
 		if !ok || m.GetDeletionTimestamp() != nil {
@@ -239,7 +239,7 @@ func (c *cascade) check(ctx context.Context) error {
 
 // history checks in the log that each removed object has an event of its own,
 // with its cause. It reports after what time the objects were removed.
-func (c *cascade) history(ctx context.Context, r *Result, m *meter) error {
+func (c *cascade) history(ctx context.Context, r *Result, m *Meter) error {
 	log := c.d.Client.Log()
 	last, err := log.Last(ctx)
 	if err != nil {
@@ -270,6 +270,6 @@ func (c *cascade) history(ctx context.Context, r *Result, m *meter) error {
 	if len(after) != want {
 		return fmt.Errorf("wrong outcome: the log has %d removals, want %d", len(after), want)
 	}
-	r.latencies("until removed", after)
+	r.Latencies("until removed", after)
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// child is another process of this program.
-type child struct {
+// Child is another process of this program.
+type Child struct {
 	name  string
 	cmd   *exec.Cmd
 	out   output
@@ -21,13 +21,13 @@ type child struct {
 }
 
 // startChild starts this program with other arguments.
-func startChild(args []string, env ...string) (*child, error) {
+func startChild(args []string, env ...string) (*Child, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(program, args...) //nolint:gosec // it is this program
-	c := &child{name: args[0], cmd: cmd, ended: make(chan struct{})}
+	c := &Child{name: args[0], cmd: cmd, ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.out
 	if err := c.cmd.Start(); err != nil {
@@ -40,10 +40,11 @@ func startChild(args []string, env ...string) (*child, error) {
 	return c, nil
 }
 
-func (c *child) pid() int { return c.cmd.Process.Pid }
+// PID returns the id of the process.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// alive returns an error if the process has ended.
-func (c *child) alive() error {
+// Alive returns an error if the process has ended.
+func (c *Child) Alive() error {
 	select {
 	case <-c.ended:
 		return fmt.Errorf("%s has ended (%v): %s", c.name, c.cmd.ProcessState, c.out.last())
@@ -52,8 +53,8 @@ func (c *child) alive() error {
 	}
 }
 
-// stop asks the process to end, and waits until it has.
-func (c *child) stop() error {
+// Stop asks the process to end, and waits until it has.
+func (c *Child) Stop() error {
 	if err := c.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", c.name, err)
 	}
@@ -64,8 +65,8 @@ func (c *child) stop() error {
 	return nil
 }
 
-// kill ends the process with SIGKILL: it cannot clean up.
-func (c *child) kill() error {
+// Kill ends the process with SIGKILL: it cannot clean up.
+func (c *Child) Kill() error {
 	err := c.cmd.Process.Kill()
 	<-c.ended
 	return err

@@ -30,7 +30,7 @@ func (b Cluster) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if !d.local() {
 		return nil, errElsewhere
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		return nil, err
 	}
 	r := &Result{Name: "cluster of three NATS servers: create, 64 callers", Objects: b.Objects, Sync: true, Processes: 1, Version: d.c.Version}
@@ -48,16 +48,16 @@ func (b Cluster) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			}
 			of[servers].create, of[servers].cascade = append(of[servers].create, create), append(of[servers].cascade, cascade)
 		}
-		d.progress("rounds", round+1, b.Rounds)
+		d.Progress("rounds", round+1, b.Rounds)
 	}
 	create, cascade := median(of[clusterServers].create), median(of[clusterServers].cascade)
 	one, oneCascade := median(of[1].create), median(of[1].cascade)
 	r.ObjectsPerSecond, r.Seconds = create, float64(b.Objects)/create
-	r.detail("one_server_objects_per_second", one)
-	r.detail("to_one_server", create/one)
-	r.detail("cascade_objects_per_second", cascade)
-	r.detail("cascade_one_server_objects_per_second", oneCascade)
-	r.detail("cascade_to_one_server", cascade/oneCascade)
+	r.Detail("one_server_objects_per_second", one)
+	r.Detail("to_one_server", create/one)
+	r.Detail("cascade_objects_per_second", cascade)
+	r.Detail("cascade_one_server_objects_per_second", oneCascade)
+	r.Detail("cascade_to_one_server", cascade/oneCascade)
 	return r, nil
 }
 
@@ -76,7 +76,7 @@ func (b Cluster) round(ctx context.Context, d *Deployment, name string, servers 
 	if err != nil {
 		return 0, 0, err
 	}
-	own := &Deployment{Client: client.New(nc, client.WithActor(actor)), c: d.c, conn: stack.Conn}
+	own := &Deployment{Client: client.New(nc, client.WithActor(Actor)), c: d.c, Conn: stack.Conn}
 	created, err := Create{Objects: b.Objects, Callers: 64, Batch: 1}.Run(ctx, own)
 	if err != nil {
 		return 0, 0, err

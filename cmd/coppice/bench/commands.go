@@ -33,7 +33,7 @@ func (b Create) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			_, err := objects.Create(ctx, list[0])
 			return err
 		}
-		return firstError(objects.CreateBatch(ctx, list))
+		return FirstError(objects.CreateBatch(ctx, list))
 	})
 }
 
@@ -46,9 +46,9 @@ func (b Update) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		for _, o := range list {
 			o.Metadata.Labels["updated"] = "yes"
 		}
-		return firstError(objects.UpdateBatch(ctx, list))
+		return FirstError(objects.UpdateBatch(ctx, list))
 	}, step{call: func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
-		return firstError(objects.CreateBatch(ctx, list))
+		return FirstError(objects.CreateBatch(ctx, list))
 	}})
 }
 
@@ -73,7 +73,7 @@ func (b Apply) Run(ctx context.Context, d *Deployment) (*Result, error) {
 // apply applies a batch, which must create all of its objects, or none.
 func apply(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object, creates bool) error {
 	results, err := objects.ApplyBatch(ctx, list)
-	if err := firstError(results, err); err != nil {
+	if err := FirstError(results, err); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(results, func(r client.Result) bool { return r.Created != creates }); i >= 0 {
@@ -100,22 +100,22 @@ type step struct {
 // run measures calls, after steps with the same objects.
 func (b commands) run(ctx context.Context, d *Deployment, measured call, before ...step) (*Result, error) {
 	r := &Result{Name: fmt.Sprintf("%s, %d callers, batches of %d", b.name, b.callers, b.batch), Objects: b.objects}
-	p, err := d.place(ctx)
+	p, err := d.NewPlace(ctx)
 	if err != nil {
 		return nil, err
 	}
 	names := make([]string, b.objects)
 	for i := range names {
-		names[i] = randomName()
+		names[i] = RandomName()
 	}
 	do := func(c call) func(context.Context, []string) error {
 		return func(ctx context.Context, names []string) error {
 			list := make([]*coppicev1.Object, len(names))
 			for i := range list {
-				list[i] = p.dependent()
+				list[i] = p.Dependent()
 				list[i].Metadata.Name = names[i]
 			}
-			return c(ctx, p.objects, list)
+			return c(ctx, p.Objects, list)
 		}
 	}
 	for _, step := range before {
@@ -124,10 +124,10 @@ func (b commands) run(ctx context.Context, d *Deployment, measured call, before 
 			return nil, err
 		}
 		if step.name != "" {
-			r.detail(step.name+"_objects_per_second", float64(b.objects)/time.Since(begun).Seconds())
+			r.Detail(step.name+"_objects_per_second", float64(b.objects)/time.Since(begun).Seconds())
 		}
 	}
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,10 +135,10 @@ func (b commands) run(ctx context.Context, d *Deployment, measured call, before 
 	if err != nil {
 		return nil, err
 	}
-	if err := m.stop(ctx, r); err != nil {
+	if err := m.Stop(ctx, r); err != nil {
 		return nil, err
 	}
-	r.latencies("a call", took)
+	r.Latencies("a call", took)
 	if err := d.detailSync(r, int(r.BytesLogged/max(1, r.Commits))); err != nil {
 		return nil, err
 	}
@@ -148,9 +148,9 @@ func (b commands) run(ctx context.Context, d *Deployment, measured call, before 
 		if err != nil {
 			return nil, err
 		}
-		r.detail("bare_nats_requests_per_second", echo)
+		r.Detail("bare_nats_requests_per_second", echo)
 	}
-	return r, d.count(ctx, p.namespace, b.objects)
+	return r, d.Count(ctx, p.Namespace, b.objects)
 }
 
 // each calls do with every batch of names, from all callers at once, and returns
@@ -182,7 +182,7 @@ func (b commands) each(ctx context.Context, d *Deployment, what string, names []
 				}
 				mu.Lock()
 				took = append(took, time.Since(start))
-				d.progress(what, len(took)*b.batch, b.objects)
+				d.Progress(what, len(took)*b.batch, b.objects)
 				mu.Unlock()
 			}
 			return nil
@@ -191,10 +191,10 @@ func (b commands) each(ctx context.Context, d *Deployment, what string, names []
 	return took, g.Wait()
 }
 
-// count checks how many objects a list shows.
-func (d *Deployment) count(ctx context.Context, namespace string, want int) error {
+// Count checks how many objects a list shows.
+func (d *Deployment) Count(ctx context.Context, namespace string, want int) error {
 	n := 0
-	for _, err := range d.Client.Resource(pods, namespace).List(ctx) {
+	for _, err := range d.Client.Resource(Pods, namespace).List(ctx) {
 		if err != nil {
 			return err
 		}

@@ -53,8 +53,8 @@ type Deployment struct {
 	Client *client.Client
 
 	c        Config
-	conn     func(role string) (*nats.Conn, error)
-	children []*child
+	Conn     func(role string) (*nats.Conn, error)
+	children []*Child
 	close    []func() error // in this order
 	onClose  []func() error // after that
 }
@@ -95,17 +95,17 @@ func Deploy(ctx context.Context, c Config) (_ *Deployment, err error) {
 	if err := stack.Await(ctx); err != nil {
 		return nil, err
 	}
-	d.conn = stack.Conn
+	d.Conn = stack.Conn
 	nc, err := stack.Conn(bus.LocalUser)
 	if err != nil {
 		return nil, err
 	}
-	d.Client = client.New(nc, client.WithActor(actor))
+	d.Client = client.New(nc, client.WithActor(Actor))
 	return d, nil
 }
 
-// actor is the actor of the benchmarks' commands in the log.
-const actor = bus.RoleBench
+// Actor is the actor of the benchmarks' commands in the log.
+const Actor = bus.RoleBench
 
 func (c *Config) defaults() {
 	if c.Processors == 0 {
@@ -128,7 +128,7 @@ func (c *Config) archive() archive.Location {
 
 // Close stops what Deploy has started.
 func (d *Deployment) Close() error {
-	err := d.end()
+	err := d.End()
 	for _, f := range d.onClose {
 		err = errors.Join(err, f())
 	}
@@ -138,8 +138,8 @@ func (d *Deployment) Close() error {
 // OnClose registers a function that Close calls last.
 func (d *Deployment) OnClose(f func() error) { d.onClose = append(d.onClose, f) }
 
-// end stops the services and keeps their data.
-func (d *Deployment) end() error {
+// End stops the services and keeps their data.
+func (d *Deployment) End() error {
 	var err error
 	for _, end := range d.close {
 		err = errors.Join(err, end())
@@ -151,7 +151,8 @@ func (d *Deployment) end() error {
 // local reports whether the deployment runs on this machine.
 func (d *Deployment) local() bool { return d.c.Dir != "" }
 
-func (d *Deployment) progress(what string, done, total int) {
+// Progress reports how much of a phase is done.
+func (d *Deployment) Progress(what string, done, total int) {
 	if d.c.Progress != nil {
 		d.c.Progress(what, done, total)
 	}
@@ -160,13 +161,13 @@ func (d *Deployment) progress(what string, done, total int) {
 // server starts a NATS server with an account for each actor, as deployments have it, and
 // creates the secret of the graph services. The benchmarks are the actor that
 // 'coppice nats-config --bench' adds. start starts a service as a child of this process.
-func (d *Deployment) server() (server *natsd.Server, start func(role string, args ...string) (*child, error), err error) {
+func (d *Deployment) server() (server *natsd.Server, start func(role string, args ...string) (*Child, error), err error) {
 	role := bus.BenchRole(bus.AnyRealm)
 	if _, err := secret.LoadOrDraw(filepath.Join(d.c.Dir, secret.FileName)); err != nil {
 		return nil, nil, err
 	}
 	server, err = natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Port: -1, Roles: append(natsconf.DefaultRoles(), role), Accounts: true})
-	return server, func(role string, args ...string) (*child, error) {
+	return server, func(role string, args ...string) (*Child, error) {
 		args = append(args, "--server", server.URL(), "--user", role, "--http", "")
 		return startChild(append([]string{role}, args...), "NATS_PASSWORD="+server.Password(role),
 			"COPPICE_ANSWERS_USER="+bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD="+server.Password(bus.RoleAnswers))
@@ -186,7 +187,7 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 			return err
 		}
 		d.children = append(d.children, c)
-		d.close = append(d.close, c.stop)
+		d.close = append(d.close, c.Stop)
 		return nil
 	}
 	args := []string{"--data", filepath.Join(d.c.Dir, "graph"), "--secret", filepath.Join(d.c.Dir, secret.FileName)}
@@ -200,19 +201,19 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.conn = func(role string) (*nats.Conn, error) {
+	d.Conn = func(role string) (*nats.Conn, error) {
 		nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(role)...)
 		if err == nil {
 			d.close = append([]func() error{func() error { nc.Close(); return nil }}, d.close...)
 		}
 		return nc, err
 	}
-	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(actor)...)
+	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(Actor)...)
 	if err != nil {
 		return err
 	}
 	d.close = append([]func() error{func() error { nc.Close(); return nil }}, d.close...)
-	d.Client = client.New(nc, client.WithActor(actor))
+	d.Client = client.New(nc, client.WithActor(Actor))
 	return d.awaitProcesses(ctx)
 }
 
@@ -224,7 +225,7 @@ const concurrency = 4
 func (d *Deployment) awaitProcesses(ctx context.Context) error {
 	return poll.Until(ctx, func() (bool, error) {
 		for _, c := range d.children {
-			if err := c.alive(); err != nil {
+			if err := c.Alive(); err != nil {
 				return false, err
 			}
 		}
@@ -238,16 +239,16 @@ func (d *Deployment) awaitProcesses(ctx context.Context) error {
 	})
 }
 
-// pids are the processes that are measured, this one first.
-func (d *Deployment) pids() []int {
+// PIDs are the processes that are measured, this one first.
+func (d *Deployment) PIDs() []int {
 	list := []int{os.Getpid()}
 	for _, c := range d.children {
-		list = append(list, c.pid())
+		list = append(list, c.PID())
 	}
 	return list
 }
 
 // up starts everything in one child.
-func up(dir string, port int) (*child, error) {
+func up(dir string, port int) (*Child, error) {
 	return startChild([]string{"up", "--data", dir, "--port", strconv.Itoa(port), "--http", ""})
 }

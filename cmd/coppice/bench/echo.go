@@ -15,7 +15,7 @@ const echoes = 20000
 
 // echoSubject is the subject of echo's requests: one of the API, in a realm that no graph service
 // serves, so that the NATS server routes it in the same way.
-var echoSubject = bus.API{Realm: "echo", Actor: actor, Verb: bus.VerbGet, Plural: "echo"}.Subject()
+var echoSubject = bus.API{Realm: "echo", Actor: Actor, Verb: bus.VerbGet, Plural: "echo"}.Subject()
 
 // echo measures how many requests a second this NATS server carries to a
 // subscriber that only echoes them: size bytes each, from this many concurrent
@@ -23,7 +23,7 @@ var echoSubject = bus.API{Realm: "echo", Actor: actor, Verb: bus.VerbGet, Plural
 func (d *Deployment) echo(ctx context.Context, callers, size int) (perSecond float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	answering, err := d.conn(bus.RoleAnswers)
+	answering, err := d.Conn(bus.RoleAnswers)
 	if err != nil {
 		return 0, err
 	}

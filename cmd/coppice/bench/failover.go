@@ -46,29 +46,29 @@ func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error)
 	if err != nil {
 		return nil, err
 	}
-	pair := &pair{start: func(name string) (*child, error) {
+	pair := &pair{start: func(name string) (*Child, error) {
 		return start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, name), "--secret", filepath.Join(d.c.Dir, secret.FileName), "--lease", b.Lease.String())
 	}}
 	defer func() { err = errors.Join(err, pair.end(), server.Shutdown()) }()
 	if err := pair.begin(); err != nil {
 		return nil, err
 	}
-	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(actor)...)
+	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(Actor)...)
 	if err != nil {
 		return nil, err
 	}
 	defer nc.Close()
-	d.Client = client.New(nc, client.WithActor(actor))
+	d.Client = client.New(nc, client.WithActor(Actor))
 	operator, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(bus.RoleOperator)...)
 	if err != nil {
 		return nil, err
 	}
 	defer operator.Close()
 	pair.operator = client.New(operator, client.WithActor(bus.RoleOperator)).Operations()
-	if _, err := d.fill(ctx, b.Objects); err != nil {
+	if _, err := d.Fill(ctx, b.Objects); err != nil {
 		return nil, err
 	}
-	p, err := d.place(ctx)
+	p, err := d.NewPlace(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error)
 	began := time.Now()
 	for i, kind := range []struct {
 		name string
-		end  func(*child) error
-	}{{"kill", (*child).kill}, {"stop", (*child).stop}} {
+		end  func(*Child) error
+	}{{"kill", (*Child).Kill}, {"stop", (*Child).Stop}} {
 		var gaps []time.Duration
 		for round := range b.Rounds {
 			gap, err := pair.gap(ctx, p, kind.end)
@@ -85,13 +85,13 @@ func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error)
 				return nil, fmt.Errorf("%s %d: %w", kind.name, round+1, err)
 			}
 			gaps = append(gaps, gap)
-			d.progress("fail-overs", i*b.Rounds+round+1, 2*b.Rounds)
+			d.Progress("fail-overs", i*b.Rounds+round+1, 2*b.Rounds)
 		}
 		slices.Sort(gaps)
-		r.detail(kind.name+"_median_seconds", gaps[len(gaps)/2].Seconds())
-		r.detail(kind.name+"_longest_seconds", gaps[len(gaps)-1].Seconds())
+		r.Detail(kind.name+"_median_seconds", gaps[len(gaps)/2].Seconds())
+		r.Detail(kind.name+"_longest_seconds", gaps[len(gaps)-1].Seconds())
 	}
-	r.detail("lease_seconds", b.Lease.Seconds())
+	r.Detail("lease_seconds", b.Lease.Seconds())
 	r.Seconds = r.Details["kill_longest_seconds"]
 	r.ObjectsPerSecond = float64(2*b.Rounds) / time.Since(began).Seconds()
 	return r, nil
@@ -99,8 +99,8 @@ func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error)
 
 // pair is two graph services, of which one writes.
 type pair struct {
-	start    func(name string) (*child, error)
-	children [2]*child
+	start    func(name string) (*Child, error)
+	children [2]*Child
 	operator client.OperationsClient
 }
 
@@ -115,16 +115,16 @@ func (p *pair) begin() (err error) {
 
 // gap ends the writer while commands are sent, and starts it again. It returns the longest
 // time between two replies. Before, it waits until the other one has caught up and stands by.
-func (p *pair) gap(ctx context.Context, at place, end func(*child) error) (longest time.Duration, err error) {
+func (p *pair) gap(ctx context.Context, at Place, end func(*Child) error) (longest time.Duration, err error) {
 	writer, err := p.writer(ctx)
 	if err != nil {
 		return 0, err
 	}
 	other := p.children[1-writer]
-	if err := poll.Until(ctx, func() (bool, error) { return other.out.has("standing by"), other.alive() }); err != nil {
+	if err := poll.Until(ctx, func() (bool, error) { return other.out.has("standing by"), other.Alive() }); err != nil {
 		return 0, err
 	}
-	if _, err := at.objects.Create(ctx, at.dependent()); err != nil {
+	if _, err := at.Objects.Create(ctx, at.Dependent()); err != nil {
 		return 0, err
 	}
 	ended := make(chan error, 1)
@@ -136,7 +136,7 @@ func (p *pair) gap(ctx context.Context, at place, end func(*child) error) (longe
 			done = true
 		default:
 		}
-		if _, failed := at.objects.Create(ctx, at.dependent()); failed != nil {
+		if _, failed := at.Objects.Create(ctx, at.Dependent()); failed != nil {
 			return 0, failed
 		}
 		longest = max(longest, time.Since(last))
@@ -159,13 +159,13 @@ func (p *pair) writer(ctx context.Context) (index int, err error) {
 		}
 		for _, r := range list {
 			for i, c := range p.children {
-				if r.GetName() == bus.DefaultRealm && strings.HasSuffix(r.GetWriter(), fmt.Sprint("/", c.pid())) {
+				if r.GetName() == bus.DefaultRealm && strings.HasSuffix(r.GetWriter(), fmt.Sprint("/", c.PID())) {
 					index = i
 					return true, nil
 				}
 			}
 		}
-		return false, cmp.Or(p.children[0].alive(), p.children[1].alive())
+		return false, cmp.Or(p.children[0].Alive(), p.children[1].Alive())
 	})
 	return index, err
 }
@@ -173,8 +173,8 @@ func (p *pair) writer(ctx context.Context) (index int, err error) {
 // end kills both: one may be starting, and the data are temporary.
 func (p *pair) end() (err error) {
 	for _, c := range p.children {
-		if c != nil && c.alive() == nil {
-			err = errors.Join(err, c.kill())
+		if c != nil && c.Alive() == nil {
+			err = errors.Join(err, c.Kill())
 		}
 	}
 	return err

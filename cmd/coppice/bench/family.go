@@ -89,10 +89,10 @@ func (f *family) member(i int, ids []identity, root, keeper *coppicev1.Object) *
 	if p := f.owner(i); p != 0 {
 		owner.ApiVersion, owner.Kind, owner.Name, owner.Uid = "v1", "Pod", ids[p].name, ids[p].uid
 	}
-	o := dependent(collected, owner)
+	o := NewObject(Collected, owner)
 	switch {
 	case survivor(i):
-		o.Metadata.Labels[candidate] = kept
+		o.Metadata.Labels[candidate] = Kept
 		if f.safe {
 			break
 		}
@@ -108,18 +108,18 @@ func (f *family) make(ctx context.Context, d *Deployment, namespace string, root
 	if f.generations == nil {
 		return f.bring(ctx, d, namespace, root, keeper)
 	}
-	objects := d.Client.Resource(pods, namespace)
+	objects := d.Client.Resource(Pods, namespace)
 	last := f.generations[len(f.generations)-2]
 	ids := make([]identity, last) // of all but the last generation
 	for g := range len(f.generations) - 1 {
 		first := f.generations[g]
-		if err := d.inBatches(ctx, "creating objects", f.generations[g+1]-first, func(ctx context.Context, from, to int) error {
+		if err := d.InBatches(ctx, "creating objects", f.generations[g+1]-first, func(ctx context.Context, from, to int) error {
 			list := make([]*coppicev1.Object, 0, to-from)
 			for i := first + from; i < first+to; i++ {
 				list = append(list, f.member(i, ids, root, keeper))
 			}
 			results, err := objects.CreateBatch(ctx, list)
-			if err := firstError(results, err); err != nil || first == last {
+			if err := FirstError(results, err); err != nil || first == last {
 				return err
 			}
 			for k, r := range results {
@@ -136,23 +136,23 @@ func (f *family) make(ctx context.Context, d *Deployment, namespace string, root
 // bring imports the members. Imports choose the uids, so that no generation has
 // to wait for the replies of the one before.
 func (f *family) bring(ctx context.Context, d *Deployment, namespace string, root, keeper *coppicev1.Object) error {
-	objects := d.Client.Resource(pods, namespace)
-	session := "bench-" + randomName()
+	objects := d.Client.Resource(Pods, namespace)
+	session := "bench-" + RandomName()
 	ids := make([]identity, f.n+1)
 	for i := range ids {
-		ids[i] = identity{randomName(), uid.New().String()}
+		ids[i] = identity{RandomName(), uid.New().String()}
 	}
-	err := d.inBatches(ctx, "importing objects", f.n, func(ctx context.Context, from, to int) error {
+	err := d.InBatches(ctx, "importing objects", f.n, func(ctx context.Context, from, to int) error {
 		list := make([]*coppicev1.Object, 0, to-from)
 		for i := 1 + from; i < 1+to; i++ {
 			o := f.member(i, ids, root, keeper)
 			o.Metadata.Name, o.Metadata.Uid = ids[i].name, ids[i].uid
 			list = append(list, o)
 		}
-		return firstError(objects.ImportBatch(ctx, session, list))
+		return FirstError(objects.ImportBatch(ctx, session, list))
 	})
 	if err != nil {
 		return err
 	}
-	return firstError(objects.ImportBatch(ctx, session, nil, client.CloseSession(true)))
+	return FirstError(objects.ImportBatch(ctx, session, nil, client.CloseSession(true)))
 }

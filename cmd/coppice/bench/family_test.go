@@ -60,14 +60,14 @@ func TestPercentile(t *testing.T) {
 		list = append(list, time.Duration(200-i))
 	}
 	for p, want := range map[int]time.Duration{50: 100, 99: 198, 100: 200} {
-		if got := percentile(list, p); got != want {
+		if got := Percentile(list, p); got != want {
 			t.Errorf("percentile %d of 1 to 200 is %d, want %d", p, got, want)
 		}
 	}
-	if got := percentile([]time.Duration{7}, 99); got != 7 {
+	if got := Percentile([]time.Duration{7}, 99); got != 7 {
 		t.Errorf("percentile of one is %d", got)
 	}
-	if got := percentile(nil, 50); got != 0 {
+	if got := Percentile(nil, 50); got != 0 {
 		t.Errorf("percentile of none is %d", got)
 	}
 }

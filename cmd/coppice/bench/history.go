@@ -20,21 +20,21 @@ const pastGets = 500
 // of two more reads: one at the revision between the additions, whose state is built from the first
 // state, and one at the present revision.
 func (b History) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	p, err := d.fill(ctx, b.Objects)
+	p, err := d.Fill(ctx, b.Objects)
 	if err != nil {
 		return nil, err
 	}
 	revisions := []uint64{d.Client.Revision()}
 	more := max(b.Objects/tailShare, 1)
 	for range 2 {
-		if err := d.populate(ctx, p, more); err != nil {
+		if err := d.Populate(ctx, p, more); err != nil {
 			return nil, err
 		}
 		revisions = append(revisions, d.Client.Revision())
 	}
 	name := p.sample.names[0]
 	r := &Result{Name: "history", Objects: b.Objects}
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (b History) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.stop(ctx, r); err != nil {
+	if err := m.Stop(ctx, r); err != nil {
 		return nil, err
 	}
 	if err := b.check(ctx, past, p, b.Objects); err != nil {
@@ -51,17 +51,17 @@ func (b History) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	took := make([]time.Duration, 0, pastGets)
 	for range pastGets {
 		start := time.Now()
-		if _, err := past.Resource(pods, p.namespace).Get(ctx, name); err != nil {
+		if _, err := past.Resource(Pods, p.Namespace).Get(ctx, name); err != nil {
 			return nil, err
 		}
 		took = append(took, time.Since(start))
 	}
-	r.latencies("a get of a state that is built", took)
+	r.Latencies("a get of a state that is built", took)
 	start := time.Now()
 	if past, err = b.read(ctx, d, p, revisions[1], name); err != nil {
 		return nil, err
 	}
-	r.detail("from_another_state_seconds", time.Since(start).Seconds())
+	r.Detail("from_another_state_seconds", time.Since(start).Seconds())
 	if err := b.check(ctx, past, p, b.Objects+more); err != nil {
 		return nil, err
 	}
@@ -69,24 +69,24 @@ func (b History) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if _, err = b.read(ctx, d, p, revisions[2], name); err != nil {
 		return nil, err
 	}
-	r.detail("present_seconds", time.Since(start).Seconds())
+	r.Detail("present_seconds", time.Since(start).Seconds())
 	return r, nil
 }
 
 // read reads an object at a revision.
-func (History) read(ctx context.Context, d *Deployment, p place, revision uint64, name string) (*client.Client, error) {
+func (History) read(ctx context.Context, d *Deployment, p Place, revision uint64, name string) (*client.Client, error) {
 	past, err := d.Client.At(ctx, client.Moment{Revision: revision})
 	if err != nil {
 		return nil, err
 	}
-	_, err = past.Resource(pods, p.namespace).Get(ctx, name)
+	_, err = past.Resource(Pods, p.Namespace).Get(ctx, name)
 	return past, err
 }
 
 // check counts the objects of a state, without the owner.
-func (History) check(ctx context.Context, past *client.Client, p place, want int) error {
+func (History) check(ctx context.Context, past *client.Client, p Place, want int) error {
 	n := 0
-	for _, err := range past.Resource(pods, p.namespace).List(ctx) {
+	for _, err := range past.Resource(Pods, p.Namespace).List(ctx) {
 		if err != nil {
 			return err
 		}

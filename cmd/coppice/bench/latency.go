@@ -18,11 +18,11 @@ type Latency struct{ Objects int }
 // replies, so that the sync does not compete with it.
 func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "latency", Objects: b.Objects}
-	p, err := d.place(ctx)
+	p, err := d.NewPlace(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,13 +48,13 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return answered, synced, err
 	}
 	for range b.Objects {
-		o := p.dependent()
+		o := p.Dependent()
 		start := time.Now()
-		if _, err := p.objects.Create(ctx, o); err != nil {
+		if _, err := p.Objects.Create(ctx, o); err != nil {
 			return nil, err
 		}
 		commands = append(commands, time.Since(start))
-		d.progress("commands", len(commands), b.Objects)
+		d.Progress("commands", len(commands), b.Objects)
 		if disk == nil {
 			continue
 		}
@@ -69,15 +69,15 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		}
 		requests, syncs = append(requests, answered), append(syncs, synced)
 	}
-	if err := m.stop(ctx, r); err != nil {
+	if err := m.Stop(ctx, r); err != nil {
 		return nil, err
 	}
-	r.latencies("a command", commands)
+	r.Latencies("a command", commands)
 	if disk != nil {
 		// Measure the CPU time of the reference requests and syncs alone, and
 		// subtract it: between commands it cannot be separated from what the
 		// services still do after they have replied.
-		before, err := cpuSeconds(d.pids())
+		before, err := CPUSeconds(d.PIDs())
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 				return nil, err
 			}
 		}
-		after, err := cpuSeconds(d.pids())
+		after, err := CPUSeconds(d.PIDs())
 		if err != nil {
 			return nil, err
 		}
@@ -101,27 +101,27 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r.ObjectsPerSecond = float64(b.Objects) / r.Seconds
 	if disk != nil {
 		r.syncs(syncs, size)
-		r.detail("p99_to_sync_p99", float64(percentile(commands, 99))/float64(percentile(syncs, 99)))
-		r.detail("bare_nats_p50_ms", milliseconds(percentile(requests, 50)))
-		r.detail("bare_nats_p99_ms", milliseconds(percentile(requests, 99)))
+		r.Detail("p99_to_sync_p99", float64(Percentile(commands, 99))/float64(Percentile(syncs, 99)))
+		r.Detail("bare_nats_p50_ms", Milliseconds(Percentile(requests, 50)))
+		r.Detail("bare_nats_p99_ms", Milliseconds(Percentile(requests, 99)))
 	}
-	return r, d.count(ctx, p.namespace, b.Objects)
+	return r, d.Count(ctx, p.Namespace, b.Objects)
 }
 
 // bytesPerCommit returns the average size of a commit since the start.
-func (m *meter) bytesPerCommit(ctx context.Context) (int, error) {
+func (m *Meter) bytesPerCommit(ctx context.Context) (int, error) {
 	info, err := m.log.Info(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("read the size of the log: %w", err)
 	}
-	return int((info.State.Bytes - m.at.Bytes) / max(1, info.State.LastSeq-m.at.LastSeq)), nil
+	return int((info.State.Bytes - m.Before.Bytes) / max(1, info.State.LastSeq-m.Before.LastSeq)), nil
 }
 
 // syncs adds how long syncs of size bytes took.
 func (r *Result) syncs(list []time.Duration, size int) {
-	r.detail("sync_p50_ms", milliseconds(percentile(list, 50)))
-	r.detail("sync_p99_ms", milliseconds(percentile(list, 99)))
-	r.detail("sync_bytes", float64(size))
+	r.Detail("sync_p50_ms", Milliseconds(Percentile(list, 50)))
+	r.Detail("sync_p99_ms", Milliseconds(Percentile(list, 99)))
+	r.Detail("sync_bytes", float64(size))
 }
 
 // detailSync measures how long the disk takes to sync size bytes, if the

@@ -11,29 +11,29 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// meter measures the cost of a benchmark between start and stop.
-type meter struct {
-	d     *Deployment
-	log   jetstream.Stream
-	at    jetstream.StreamState
-	cpu   float64
-	start time.Time
-	end   func() error
+// Meter measures the cost of a benchmark between start and stop.
+type Meter struct {
+	d      *Deployment
+	log    jetstream.Stream
+	Before jetstream.StreamState
+	cpu    float64
+	start  time.Time
+	end    func() error
 }
 
-// start begins to measure.
-func (d *Deployment) start(ctx context.Context) (*meter, error) {
+// Measure begins to measure.
+func (d *Deployment) Measure(ctx context.Context) (*Meter, error) {
 	js, err := jetstream.New(d.Client.Conn())
 	if err != nil {
 		return nil, err
 	}
-	m := &meter{d: d}
+	m := &Meter{d: d}
 	if m.log, err = js.Stream(ctx, bus.LogStream(d.Client.Realm())); err != nil {
 		return nil, fmt.Errorf("the log: %w", err)
 	}
-	m.at = m.log.CachedInfo().State
+	m.Before = m.log.CachedInfo().State
 	if d.local() {
-		if m.cpu, err = cpuSeconds(d.pids()); err != nil {
+		if m.cpu, err = CPUSeconds(d.PIDs()); err != nil {
 			return nil, err
 		}
 	}
@@ -45,11 +45,11 @@ func (d *Deployment) start(ctx context.Context) (*meter, error) {
 }
 
 // firstSequence returns the sequence of the first commit that is measured.
-func (m *meter) firstSequence() uint64 { return m.at.LastSeq + 1 }
+func (m *Meter) firstSequence() uint64 { return m.Before.LastSeq + 1 }
 
-// stop ends the measurement and writes it to r. If that was too early, stop may be
+// Stop ends the measurement and writes it to r. If that was too early, stop may be
 // called again: the figures then include the time since, the profiles do not.
-func (m *meter) stop(ctx context.Context, r *Result) error {
+func (m *Meter) Stop(ctx context.Context, r *Result) error {
 	err := m.read(ctx, r)
 	end := m.end
 	m.end = func() error { return nil }
@@ -57,7 +57,7 @@ func (m *meter) stop(ctx context.Context, r *Result) error {
 }
 
 // read writes the measurement up to now to r.
-func (m *meter) read(ctx context.Context, r *Result) error {
+func (m *Meter) read(ctx context.Context, r *Result) error {
 	elapsed := time.Since(m.start)
 	r.Seconds = elapsed.Seconds()
 	r.ObjectsPerSecond = float64(r.Objects) / r.Seconds
@@ -66,17 +66,17 @@ func (m *meter) read(ctx context.Context, r *Result) error {
 	if err != nil {
 		return fmt.Errorf("the log: %w", err)
 	}
-	r.Commits, r.BytesLogged = info.State.LastSeq-m.at.LastSeq, info.State.Bytes-m.at.Bytes
+	r.Commits, r.BytesLogged = info.State.LastSeq-m.Before.LastSeq, info.State.Bytes-m.Before.Bytes
 	if !m.d.local() {
 		return nil
 	}
-	r.Sync, r.Processes = true, len(m.d.pids())
-	cpu, err := cpuSeconds(m.d.pids())
+	r.Sync, r.Processes = true, len(m.d.PIDs())
+	cpu, err := CPUSeconds(m.d.PIDs())
 	if err != nil {
 		return err
 	}
 	r.CPUSeconds = cpu - m.cpu
-	r.PeakRSSBytes, err = peakRSS(m.d.pids())
+	r.PeakRSSBytes, err = PeakRSS(m.d.PIDs())
 	return err
 }
 
@@ -90,7 +90,7 @@ const (
 
 // settle waits until the services are at rest, if they run here, so that the
 // compactions of earlier writes are not measured. After a minute it returns even if
-// they are not at rest. Where usageKnown is false it only waits for the time restful.
+// they are not at rest. Where UsageKnown is false it only waits for the time restful.
 func (d *Deployment) settle(ctx context.Context) error {
 	if !d.local() {
 		return nil
@@ -98,7 +98,7 @@ func (d *Deployment) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
 	for {
-		before, err := cpuSeconds(d.pids())
+		before, err := CPUSeconds(d.PIDs())
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (d *Deployment) settle(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(restful):
 		}
-		after, err := cpuSeconds(d.pids())
+		after, err := CPUSeconds(d.PIDs())
 		if err != nil || after-before < restless*restful.Seconds() {
 			return err
 		}

@@ -18,16 +18,18 @@ import (
 // The size of batches and the number of callers for objects whose creation is
 // not measured.
 const (
-	batch   = 500
-	callers = 4
+	BatchSize = 500
+	callers   = 4
 )
 
+// The resources of owners, and of the objects that they own.
 var (
-	deployments = client.Resource{Group: "apps", Plural: "deployments"}
-	pods        = client.Resource{Plural: "pods"}
+	Deployments = client.Resource{Group: "apps", Plural: "deployments"}
+	Pods        = client.Resource{Plural: "pods"}
 )
 
-func randomName() string {
+// RandomName returns a name that no other object has.
+func RandomName() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:])
 	return hex.EncodeToString(b[:])
@@ -36,24 +38,24 @@ func randomName() string {
 // The label that says whether the cascade collects an object, and its values.
 const (
 	candidate = "want"
-	collected = "collected"
-	kept      = "kept"
+	Collected = "collected"
+	Kept      = "kept"
 )
 
 // spec gives an object about 400 bytes.
 const spec = `{"containers":[{"image":"registry.example.com/team/service:1.27.3","name":"main","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{"limits":{"cpu":"500m"}}}],"schedulerName":"batch"}`
 
-// createOwner creates an object to own others.
-func createOwner(ctx context.Context, c *client.Client, namespace string) (*coppicev1.Object, error) {
-	r, err := c.Resource(deployments, namespace).Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: randomName()}})
+// CreateOwner creates an object to own others.
+func CreateOwner(ctx context.Context, c *client.Client, namespace string) (*coppicev1.Object, error) {
+	r, err := c.Resource(Deployments, namespace).Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: RandomName()}})
 	return r, err
 }
 
-// place is a namespace with an object that owns all others in it.
-type place struct {
-	namespace string
-	owner     *coppicev1.Object
-	objects   client.ResourceClient
+// Place is a namespace with an object that owns all others in it.
+type Place struct {
+	Namespace string
+	Owner     *coppicev1.Object
+	Objects   client.ResourceClient
 	sample    *sample
 }
 
@@ -69,12 +71,12 @@ func (s *sample) add(name string) {
 	s.names = append(s.names, name)
 }
 
-// check gets the objects of the sample.
-func (d *Deployment) check(ctx context.Context, p place) error {
+// CheckSample gets the objects of the sample.
+func (d *Deployment) CheckSample(ctx context.Context, p Place) error {
 	names := p.sample.names
-	return d.inBatches(ctx, "checking", len(names), func(ctx context.Context, from, to int) error {
+	return d.InBatches(ctx, "checking", len(names), func(ctx context.Context, from, to int) error {
 		for _, name := range names[from:to] {
-			if _, err := p.objects.Get(ctx, name); err != nil {
+			if _, err := p.Objects.Get(ctx, name); err != nil {
 				return fmt.Errorf("wrong outcome: %w", err)
 			}
 		}
@@ -82,25 +84,26 @@ func (d *Deployment) check(ctx context.Context, p place) error {
 	})
 }
 
-func (d *Deployment) place(ctx context.Context) (p place, err error) {
-	p.namespace = "bench-" + randomName()
+// NewPlace creates the owner of a place.
+func (d *Deployment) NewPlace(ctx context.Context) (p Place, err error) {
+	p.Namespace = "bench-" + RandomName()
 	p.sample = &sample{}
-	p.objects = d.Client.Resource(pods, p.namespace)
-	p.owner, err = createOwner(ctx, d.Client, p.namespace)
+	p.Objects = d.Client.Resource(Pods, p.Namespace)
+	p.Owner, err = CreateOwner(ctx, d.Client, p.Namespace)
 	return p, err
 }
 
-// dependent returns an object that the owner owns.
-func (p place) dependent() *coppicev1.Object {
-	return dependent(kept, client.NewOwnerReference(p.owner, client.WithController(true), client.WithBlockOwnerDeletion(true)))
+// Dependent returns an object that the owner owns.
+func (p Place) Dependent() *coppicev1.Object {
+	return NewObject(Kept, client.NewOwnerReference(p.Owner, client.WithController(true), client.WithBlockOwnerDeletion(true)))
 }
 
-// dependent returns an object with two labels and these owners.
-func dependent(what string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
+// NewObject returns an object with two labels and these owners.
+func NewObject(what string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
 	return &coppicev1.Object{
 		ApiVersion: "v1", Kind: "Pod",
 		Metadata: &coppicev1.ObjectMeta{
-			Name:            randomName(),
+			Name:            RandomName(),
 			Labels:          map[string]string{"app": "bench", candidate: what},
 			OwnerReferences: owners,
 		},
@@ -108,8 +111,8 @@ func dependent(what string, owners ...*coppicev1.OwnerReference) *coppicev1.Obje
 	}
 }
 
-// firstError returns the error of a batch, or of the first object in it that failed.
-func firstError(results []client.Result, err error) error {
+// FirstError returns the error of a batch, or of the first object in it that failed.
+func FirstError(results []client.Result, err error) error {
 	for _, r := range results {
 		err = errors.Join(err, r.Err)
 		if err != nil {
@@ -119,30 +122,30 @@ func firstError(results []client.Result, err error) error {
 	return err
 }
 
-// inBatches calls do for n objects in batches, several at once, and reports progress.
-func (d *Deployment) inBatches(ctx context.Context, what string, n int, do func(ctx context.Context, from, to int) error) error {
+// InBatches calls do for n objects in batches, several at once, and reports progress.
+func (d *Deployment) InBatches(ctx context.Context, what string, n int, do func(ctx context.Context, from, to int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(callers)
 	var done atomic.Int64
-	for from := 0; from < n; from += batch {
-		to := min(from+batch, n)
+	for from := 0; from < n; from += BatchSize {
+		to := min(from+BatchSize, n)
 		g.Go(func() error {
 			err := do(ctx, from, to)
-			d.progress(what, int(done.Add(int64(to-from))), n)
+			d.Progress(what, int(done.Add(int64(to-from))), n)
 			return err
 		})
 	}
 	return g.Wait()
 }
 
-// populate creates n objects in a place.
-func (d *Deployment) populate(ctx context.Context, p place, n int) error {
-	return d.inBatches(ctx, "creating objects", n, func(ctx context.Context, from, to int) error {
+// Populate creates n objects in a place.
+func (d *Deployment) Populate(ctx context.Context, p Place, n int) error {
+	return d.InBatches(ctx, "creating objects", n, func(ctx context.Context, from, to int) error {
 		list := make([]*coppicev1.Object, 0, to-from)
 		for range to - from {
-			list = append(list, p.dependent())
+			list = append(list, p.Dependent())
 		}
 		p.sample.add(list[0].Metadata.Name)
-		return firstError(p.objects.CreateBatch(ctx, list))
+		return FirstError(p.Objects.CreateBatch(ctx, list))
 	})
 }

@@ -25,11 +25,11 @@ type List struct{ Objects int }
 // Run creates the objects, and measures a list.
 func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "list", Objects: b.Objects}
-	p, err := d.fill(ctx, b.Objects)
+	p, err := d.Fill(ctx, b.Objects)
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	listed, next := 0, ""
 	for {
 		start := time.Now()
-		page, err := p.objects.ListPage(ctx, client.Limit(batch), client.Continue(next))
+		page, err := p.Objects.ListPage(ctx, client.Limit(BatchSize), client.Continue(next))
 		if err != nil {
 			return nil, err
 		}
@@ -47,23 +47,23 @@ func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			break
 		}
 	}
-	if err := m.stop(ctx, r); err != nil {
+	if err := m.Stop(ctx, r); err != nil {
 		return nil, err
 	}
-	r.latencies(fmt.Sprintf("a page of %d", batch), took)
+	r.Latencies(fmt.Sprintf("a page of %d", BatchSize), took)
 	if listed != b.Objects {
 		return nil, fmt.Errorf("wrong outcome: %d objects were listed, want %d", listed, b.Objects)
 	}
 	return r, nil
 }
 
-// fill creates n objects in a namespace of their own.
-func (d *Deployment) fill(ctx context.Context, n int) (place, error) {
-	p, err := d.place(ctx)
+// Fill creates n objects in a namespace of their own.
+func (d *Deployment) Fill(ctx context.Context, n int) (Place, error) {
+	p, err := d.NewPlace(ctx)
 	if err != nil {
 		return p, err
 	}
-	return p, d.populate(ctx, p, n)
+	return p, d.Populate(ctx, p, n)
 }
 
 // Watch measures watchers that receive the events of objects while they are created.
@@ -76,44 +76,44 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, fmt.Errorf("%d watchers: at least 1 is needed", b.Watchers)
 	}
 	r := &Result{Name: fmt.Sprintf("watch, %d watchers", b.Watchers), Objects: b.Objects}
-	p, err := d.place(ctx)
+	p, err := d.NewPlace(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w := &watchers{delays: make([][]time.Duration, b.Watchers), want: b.Objects}
 	g, running := errgroup.WithContext(ctx)
 	for i := range w.delays {
-		g.Go(func() error { return w.watch(running, p.objects, i) })
+		g.Go(func() error { return w.watch(running, p.Objects, i) })
 	}
 	// The measurement begins when each watcher has received an event.
 	err = poll.Until(running, func() (bool, error) {
-		_, err := p.objects.Create(ctx, p.dependent())
+		_, err := p.Objects.Create(ctx, p.Dependent())
 		return int(w.watching.Load()) == b.Watchers, err
 	})
 	if err != nil {
 		return nil, cmp.Or(g.Wait(), err)
 	}
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
 	g.Go(func() error {
-		return d.inBatches(running, "creating objects", b.Objects, func(ctx context.Context, from, to int) error {
+		return d.InBatches(running, "creating objects", b.Objects, func(ctx context.Context, from, to int) error {
 			list := make([]*coppicev1.Object, to-from)
 			for i := range list {
-				list[i] = p.dependent()
+				list[i] = p.Dependent()
 				w.sent.Store(list[i].GetMetadata().GetName(), time.Now())
 			}
-			return firstError(p.objects.CreateBatch(ctx, list))
+			return FirstError(p.Objects.CreateBatch(ctx, list))
 		})
 	})
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	if err := m.stop(ctx, r); err != nil {
+	if err := m.Stop(ctx, r); err != nil {
 		return nil, err
 	}
-	r.latencies("from the command to the watcher", slices.Concat(w.delays...))
+	r.Latencies("from the command to the watcher", slices.Concat(w.delays...))
 	return r, nil
 }
 
@@ -159,10 +159,10 @@ func (b Scan) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, errElsewhere
 	}
 	r := &Result{Name: "scan", Objects: b.Objects}
-	if _, err := d.fill(ctx, b.Objects); err != nil {
+	if _, err := d.Fill(ctx, b.Objects); err != nil {
 		return nil, err
 	}
-	nc, err := d.conn(bus.RoleScanner)
+	nc, err := d.Conn(bus.RoleScanner)
 	if err != nil {
 		return nil, err
 	}
@@ -170,12 +170,12 @@ func (b Scan) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.Walk(ctx); err != nil {
 		return nil, err
 	}
-	return r, m.stop(ctx, r)
+	return r, m.Stop(ctx, r)
 }

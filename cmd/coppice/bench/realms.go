@@ -34,26 +34,26 @@ func (b Realms) Run(ctx context.Context, d *Deployment) (r *Result, err error) {
 		return nil, err
 	}
 	defer func() {
-		if c.alive() == nil {
-			_ = c.kill()
+		if c.Alive() == nil {
+			_ = c.Kill()
 		}
 	}()
-	d.progress("start", 0, 2)
-	if err := poll.Until(ctx, func() (bool, error) { return c.out.has("ready in "), c.alive() }); err != nil {
+	d.Progress("start", 0, 2)
+	if err := poll.Until(ctx, func() (bool, error) { return c.out.has("ready in "), c.Alive() }); err != nil {
 		return nil, fmt.Errorf("%d realms: %w", b.Realms, err)
 	}
 	r = &Result{Name: "realms", Objects: b.Realms, Seconds: time.Since(start).Seconds(), Sync: true, Processes: 1, Version: d.c.Version}
 	r.ObjectsPerSecond = float64(b.Realms) / r.Seconds
-	pids := []int{c.pid()}
-	if r.CPUSeconds, err = cpuSeconds(pids); err != nil {
+	pids := []int{c.PID()}
+	if r.CPUSeconds, err = CPUSeconds(pids); err != nil {
 		return nil, err
 	}
-	d.progress("idle", 1, 2)
+	d.Progress("idle", 1, 2)
 	if err := b.idle(ctx, r, pids); err != nil {
 		return nil, err
 	}
-	d.progress("idle", 2, 2)
-	return r, c.stop()
+	d.Progress("idle", 2, 2)
+	return r, c.Stop()
 }
 
 // idle measures idle processes.
@@ -61,7 +61,7 @@ func (b Realms) idle(ctx context.Context, r *Result, pids []int) error {
 	if err := poll.Sleep(ctx, b.Idle/5); err != nil {
 		return err
 	}
-	before, err := cpuSeconds(pids)
+	before, err := CPUSeconds(pids)
 	if err != nil {
 		return err
 	}
@@ -69,19 +69,19 @@ func (b Realms) idle(ctx context.Context, r *Result, pids []int) error {
 	if err := poll.Sleep(ctx, b.Idle); err != nil {
 		return err
 	}
-	after, err := cpuSeconds(pids)
+	after, err := CPUSeconds(pids)
 	if err != nil {
 		return err
 	}
-	if !usageKnown {
+	if !UsageKnown {
 		return nil
 	}
-	r.detail("idle_percent_of_a_core", 100*(after-before)/time.Since(begun).Seconds())
-	resident, err := currentRSS(pids)
+	r.Detail("idle_percent_of_a_core", 100*(after-before)/time.Since(begun).Seconds())
+	resident, err := CurrentRSS(pids)
 	if err != nil {
 		return err
 	}
-	r.detail("idle_resident_MiB", float64(resident)/(1<<20))
-	r.PeakRSSBytes, err = peakRSS(pids)
+	r.Detail("idle_resident_MiB", float64(resident)/(1<<20))
+	r.PeakRSSBytes, err = PeakRSS(pids)
 	return err
 }

@@ -41,7 +41,7 @@ func (b Replay) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err := b.makeLog(ctx, d); err != nil {
 		return nil, err
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		return nil, err
 	}
 	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Roles: bus.Roles(bus.DefaultRealm)})
@@ -54,7 +54,7 @@ func (b Replay) Run(ctx context.Context, d *Deployment) (*Result, error) {
 
 func (b Replay) makeLog(ctx context.Context, d *Deployment) (err error) {
 	if b.Live {
-		_, err = d.fill(ctx, b.Events)
+		_, err = d.Fill(ctx, b.Events)
 	} else {
 		_, err = Cascade{Objects: b.Events / 2, Shape: "wide", Policy: "Background"}.Run(ctx, d)
 	}
@@ -72,7 +72,7 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +81,11 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 		return nil, err
 	}
 	r := &Result{Name: "replay", Objects: int(replayed.Events)}
-	if err := m.stop(ctx, r); err != nil {
+	if err := m.Stop(ctx, r); err != nil {
 		return nil, err
 	}
-	r.detail("commits_replayed", float64(replayed.Commits))
-	r.detail("bytes_replayed", float64(m.at.Bytes))
+	r.Detail("commits_replayed", float64(replayed.Commits))
+	r.Detail("bytes_replayed", float64(m.Before.Bytes))
 	return r, errors.Join(b.pass(ctx, nc, d, r, "read", func([]byte) error { return nil }), b.pass(ctx, nc, d, r, "decode", func(commit []byte) error {
 		c, err := eventlog.Decode(commit)
 		if err != nil {
@@ -110,7 +110,7 @@ func (b Replay) pass(ctx context.Context, nc *nats.Conn, d *Deployment, r *Resul
 	if err != nil {
 		return err
 	}
-	before, err := cpuSeconds(d.pids())
+	before, err := CPUSeconds(d.PIDs())
 	if err != nil {
 		return err
 	}
@@ -129,10 +129,10 @@ func (b Replay) pass(ctx context.Context, nc *nats.Conn, d *Deployment, r *Resul
 	if !errors.Is(err, end) {
 		return err
 	}
-	r.detail(name+"_seconds", time.Since(start).Seconds())
-	after, err := cpuSeconds(d.pids())
-	if usageKnown {
-		r.detail(name+"_cpu_seconds", after-before)
+	r.Detail(name+"_seconds", time.Since(start).Seconds())
+	after, err := CPUSeconds(d.PIDs())
+	if UsageKnown {
+		r.Detail(name+"_cpu_seconds", after-before)
 	}
 	return err
 }
@@ -155,14 +155,14 @@ func (b Restart) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err := one.populate(ctx, b.Objects); err != nil {
 		return nil, err
 	}
-	if err := one.child.stop(); err != nil {
+	if err := one.child.Stop(); err != nil {
 		return nil, err
 	}
 	stopped, err := one.answered(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := one.child.kill(); err != nil {
+	if err := one.child.Kill(); err != nil {
 		return nil, err
 	}
 	killed, err := one.answered(ctx)
@@ -173,8 +173,8 @@ func (b Restart) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, err
 	}
 	r.Seconds, r.ObjectsPerSecond = killed.Seconds(), float64(b.Objects)/killed.Seconds()
-	r.detail("seconds_after_stop", stopped.Seconds())
-	r.detail("seconds_after_kill", killed.Seconds())
+	r.Detail("seconds_after_stop", stopped.Seconds())
+	r.Detail("seconds_after_kill", killed.Seconds())
 	return r, one.check(ctx)
 }
 
@@ -207,9 +207,9 @@ type aside struct {
 	d     *Deployment
 	dir   string
 	port  int
-	child *child
+	child *Child
 	nc    *nats.Conn
-	place place // of the objects
+	place Place // of the objects
 }
 
 // aside starts all services in a process of their own.
@@ -240,18 +240,18 @@ func (a *aside) answered(ctx context.Context) (time.Duration, error) {
 	url := fmt.Sprintf("nats://127.0.0.1:%d", a.port)
 	err = poll.Until(ctx, func() (bool, error) {
 		if a.nc, err = nats.Connect(url); err != nil {
-			return false, a.child.alive()
+			return false, a.child.Alive()
 		}
 		return true, nil
 	})
 	if err != nil {
 		return 0, err
 	}
-	_, err = a.deployment().place(ctx)
+	_, err = a.deployment().NewPlace(ctx)
 	return time.Since(start), err
 }
 
-func (a *aside) client() *client.Client { return client.New(a.nc, client.WithActor(actor)) }
+func (a *aside) client() *client.Client { return client.New(a.nc, client.WithActor(Actor)) }
 
 // deployment returns the process as a Deployment.
 func (a *aside) deployment() *Deployment {
@@ -262,7 +262,7 @@ func (a *aside) deployment() *Deployment {
 
 func (a *aside) populate(ctx context.Context, n int) error {
 	var err error
-	a.place, err = a.deployment().fill(ctx, n)
+	a.place, err = a.deployment().Fill(ctx, n)
 	return err
 }
 
@@ -270,18 +270,18 @@ func (a *aside) populate(ctx context.Context, n int) error {
 // take longer than the measurement.
 func (a *aside) check(ctx context.Context) error {
 	d, p := a.deployment(), a.place
-	p.objects = d.Client.Resource(pods, p.namespace)
-	return d.check(ctx, p)
+	p.Objects = d.Client.Resource(Pods, p.Namespace)
+	return d.CheckSample(ctx, p)
 }
 
 // measured adds what the process has used to r.
 func (a *aside) measured(r *Result) (err error) {
-	pids := []int{a.child.pid()}
+	pids := []int{a.child.PID()}
 	r.Sync, r.Processes, r.Version = true, 2, a.d.c.Version
-	if r.CPUSeconds, err = cpuSeconds(pids); err != nil {
+	if r.CPUSeconds, err = CPUSeconds(pids); err != nil {
 		return err
 	}
-	r.PeakRSSBytes, err = peakRSS(pids)
+	r.PeakRSSBytes, err = PeakRSS(pids)
 	return err
 }
 
@@ -290,8 +290,8 @@ func (a *aside) end() error {
 	if a.nc != nil {
 		a.nc.Close()
 	}
-	if a.child != nil && a.child.alive() == nil {
-		return a.child.kill()
+	if a.child != nil && a.child.Alive() == nil {
+		return a.child.Kill()
 	}
 	return nil
 }

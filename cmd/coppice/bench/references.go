@@ -40,17 +40,17 @@ func (b References) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err := d.withoutGrace(ctx); err != nil {
 		return nil, err
 	}
-	namespace, elsewhere := "bench-"+randomName(), "bench-"+randomName()
+	namespace, elsewhere := "bench-"+RandomName(), "bench-"+RandomName()
 	for range 20 { // what is new takes longer
 		if _, err := probe(ctx, elsewhere); err != nil {
 			return nil, err
 		}
 	}
-	idle, err := currentRSS(d.pids())
+	idle, err := CurrentRSS(d.PIDs())
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.start(ctx)
+	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (b References) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			rss, err := currentRSS(d.pids())
+			rss, err := CurrentRSS(d.PIDs())
 			if err != nil {
 				return err
 			}
@@ -97,12 +97,12 @@ func (b References) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.stop(ctx, r); err != nil {
+	if err := m.Stop(ctx, r); err != nil {
 		return nil, err
 	}
-	r.latencies("what another client waits", took)
-	r.detail("longest_wait_ms", milliseconds(percentile(took, 100)))
-	r.detail("mib_above_idle", float64(most.Load()-min(idle, most.Load()))/(1<<20))
+	r.Latencies("what another client waits", took)
+	r.Detail("longest_wait_ms", Milliseconds(Percentile(took, 100)))
+	r.Detail("mib_above_idle", float64(most.Load()-min(idle, most.Load()))/(1<<20))
 	return r, nil
 }
 
@@ -120,7 +120,7 @@ func (b References) load(ctx context.Context, d *Deployment, namespace string) e
 			for range min(each, b.Objects-from) {
 				list = append(list, b.object())
 			}
-			return firstError(objects.CreateBatch(creating, list))
+			return FirstError(objects.CreateBatch(creating, list))
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -142,7 +142,7 @@ func (b References) load(ctx context.Context, d *Deployment, namespace string) e
 }
 
 func (b References) object() *coppicev1.Object {
-	o := &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Name: randomName()}}
+	o := &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Name: RandomName()}}
 	for i := range b.References {
 		if b.Finalizers {
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, fmt.Sprintf("bench.coppice.dev/f%04d", i))
@@ -167,23 +167,23 @@ func (d *Deployment) withoutGrace(ctx context.Context) error {
 // probeCreate creates an object.
 func (d *Deployment) probeCreate(ctx context.Context, namespace string) (time.Duration, error) {
 	start := time.Now()
-	_, err := d.Client.Resource(pods, namespace).Create(ctx, dependent(kept))
+	_, err := d.Client.Resource(Pods, namespace).Create(ctx, NewObject(Kept))
 	return time.Since(start), err
 }
 
 // probeCascade deletes an owner of one object, and waits until the object is gone.
 func (d *Deployment) probeCascade(ctx context.Context, namespace string) (time.Duration, error) {
-	owner, err := createOwner(ctx, d.Client, namespace)
+	owner, err := CreateOwner(ctx, d.Client, namespace)
 	if err != nil {
 		return 0, err
 	}
-	objects := d.Client.Resource(pods, namespace)
-	o := dependent(collected, client.NewOwnerReference(owner))
+	objects := d.Client.Resource(Pods, namespace)
+	o := NewObject(Collected, client.NewOwnerReference(owner))
 	if _, err := objects.Create(ctx, o); err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	if _, err := d.Client.Resource(deployments, namespace).Delete(ctx, owner.GetMetadata().GetName()); err != nil {
+	if _, err := d.Client.Resource(Deployments, namespace).Delete(ctx, owner.GetMetadata().GetName()); err != nil {
 		return 0, err
 	}
 	err = poll.UntilAt(ctx, time.Millisecond, func() (bool, error) {

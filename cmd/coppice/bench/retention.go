@@ -57,7 +57,7 @@ func (b Retention) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if !d.local() {
 		return nil, errElsewhere
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		return nil, err
 	}
 	r := &Result{Name: "retention", Sync: true, Processes: 1, Version: d.c.Version}
@@ -98,7 +98,7 @@ func (b *retained) live(ctx context.Context, d *Deployment) (err error) {
 	if err != nil {
 		return err
 	}
-	b.original = &Deployment{Client: client.New(nc, client.WithActor(actor)), c: d.c, conn: stack.Conn}
+	b.original = &Deployment{Client: client.New(nc, client.WithActor(Actor)), c: d.c, Conn: stack.Conn}
 	settings := &client.Object{
 		ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &client.ObjectMeta{Name: lifecycle.SettingsName},
 		Spec: fmt.Appendf(nil, `{"logRetention":"%dMiB","archiveRetention":"%dMiB"}`, b.Log>>20, b.Archive>>20),
@@ -106,7 +106,7 @@ func (b *retained) live(ctx context.Context, d *Deployment) (err error) {
 	if _, err := b.original.Client.Resource(realms, "").Create(ctx, settings); err != nil {
 		return err
 	}
-	m, err := b.original.start(ctx)
+	m, err := b.original.Measure(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,11 +114,11 @@ func (b *retained) live(ctx context.Context, d *Deployment) (err error) {
 		return err
 	}
 	b.r.Objects = int(b.objects.Load())
-	if err := m.stop(ctx, b.r); err != nil {
+	if err := m.Stop(ctx, b.r); err != nil {
 		return err
 	}
-	b.r.detail("most_bytes_on_disk", float64(b.deepest))
-	b.r.detail("disk_to_settings", float64(b.deepest)/float64(b.Log+b.Archive))
+	b.r.Detail("most_bytes_on_disk", float64(b.deepest))
+	b.r.Detail("disk_to_settings", float64(b.deepest)/float64(b.Log+b.Archive))
 	if most := mostDisk * float64(b.Log+b.Archive); float64(b.deepest) > most {
 		return fmt.Errorf("wrong outcome: all directories had %d bytes together, more than %.0f: %.1f times the two settings", b.deepest, most, mostDisk)
 	}
@@ -142,7 +142,7 @@ func (b *retained) write(ctx context.Context, d *Deployment) error {
 	measuring.Go(func() {
 		for working.Err() == nil && measured == nil {
 			measured = b.measure(working)
-			d.progress("writing", int(b.Time-time.Until(until)), int(b.Time))
+			d.Progress("writing", int(b.Time-time.Until(until)), int(b.Time))
 			_ = poll.Sleep(working, time.Second) // the loop looks at working
 		}
 	})
@@ -159,26 +159,26 @@ func (b *retained) write(ctx context.Context, d *Deployment) error {
 // generations creates one generation of objects after the other, updates half of each, and deletes the one before by
 // its owner.
 func (b *retained) generations(ctx context.Context, until time.Time) error {
-	size := max(b.Objects/(2*writers), batch)
-	var before *place
+	size := max(b.Objects/(2*writers), BatchSize)
+	var before *Place
 	for time.Now().Before(until) {
-		p, err := b.original.place(ctx)
+		p, err := b.original.NewPlace(ctx)
 		if err != nil {
 			return err
 		}
-		list := make([]*client.Object, 0, batch)
-		for made := 0; made < size; made += batch {
+		list := make([]*client.Object, 0, BatchSize)
+		for made := 0; made < size; made += BatchSize {
 			list = list[:0]
-			for range batch {
-				list = append(list, p.dependent())
+			for range BatchSize {
+				list = append(list, p.Dependent())
 			}
-			if err := firstError(p.objects.CreateBatch(ctx, list)); err != nil {
+			if err := FirstError(p.Objects.CreateBatch(ctx, list)); err != nil {
 				return err
 			}
 			for _, o := range list {
 				o.Metadata.Labels["updated"] = "yes"
 			}
-			if err := firstError(p.objects.UpdateBatch(ctx, list[:batch/2])); err != nil {
+			if err := FirstError(p.Objects.UpdateBatch(ctx, list[:BatchSize/2])); err != nil {
 				return err
 			}
 		}
@@ -189,7 +189,7 @@ func (b *retained) generations(ctx context.Context, until time.Time) error {
 			}
 			b.objects.Add(int64(size))
 		}
-		if _, err := b.original.Client.Resource(deployments, p.namespace).Delete(ctx, p.owner.GetMetadata().GetName()); err != nil {
+		if _, err := b.original.Client.Resource(Deployments, p.Namespace).Delete(ctx, p.Owner.GetMetadata().GetName()); err != nil {
 			return err
 		}
 		before = &p
@@ -201,9 +201,9 @@ func (b *retained) generations(ctx context.Context, until time.Time) error {
 }
 
 // gone waits until a generation was collected.
-func (b *retained) gone(ctx context.Context, p *place) error {
+func (b *retained) gone(ctx context.Context, p *Place) error {
 	return poll.Until(ctx, func() (bool, error) {
-		for _, err := range p.objects.List(ctx, client.Limit(1)) {
+		for _, err := range p.Objects.List(ctx, client.Limit(1)) {
 			return false, err
 		}
 		return true, nil
@@ -257,7 +257,7 @@ func (b *retained) past(ctx context.Context) error {
 			return err
 		}
 	}
-	b.r.detail("commits_that_can_be_read", float64(last+1-low))
+	b.r.Detail("commits_that_can_be_read", float64(last+1-low))
 	deleted, err := b.deletedAfter(ctx, low)
 	if err != nil || deleted == nil {
 		return err
@@ -333,6 +333,6 @@ func (b *retained) replica(ctx context.Context, d *Deployment) (err error) {
 	if err := (Bootstrap{}).begin(ctx, log, a, filepath.Join(b.dir, "replica")); err != nil {
 		return err
 	}
-	b.r.detail("replica_seconds", time.Since(begun).Seconds())
+	b.r.Detail("replica_seconds", time.Since(begun).Seconds())
 	return Bootstrap{}.same(filepath.Join(b.dir, "graph"), filepath.Join(b.dir, "replica"))
 }

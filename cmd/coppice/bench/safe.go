@@ -31,9 +31,9 @@ func brake(ctx context.Context, d *Deployment) error {
 
 // protect protects the survivors.
 func (c *cascade) protect(ctx context.Context) error {
-	objects := c.d.Client.Resource(pods, c.namespace)
+	objects := c.d.Client.Resource(Pods, c.namespace)
 	var names []string
-	for o, err := range objects.List(ctx, client.LabelSelector(candidate+"="+kept)) {
+	for o, err := range objects.List(ctx, client.LabelSelector(candidate+"="+Kept)) {
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (c *cascade) protect(ctx context.Context) error {
 	if len(names) != c.f.survivors() {
 		return fmt.Errorf("%d objects are to be protected, want %d", len(names), c.f.survivors())
 	}
-	return c.d.inBatches(ctx, "protecting objects", len(names), func(ctx context.Context, from, to int) error {
-		return firstError(objects.Protect(ctx, names[from:to], "one of the survivors of a benchmark"))
+	return c.d.InBatches(ctx, "protecting objects", len(names), func(ctx context.Context, from, to int) error {
+		return FirstError(objects.Protect(ctx, names[from:to], "one of the survivors of a benchmark"))
 	})
 }

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// usageKnown reports whether the functions below return what processes use.
-const usageKnown = true
+// UsageKnown reports whether the functions below return what processes use.
+const UsageKnown = true
 
 // ticks is the number of clock ticks in a second in /proc, on every architecture.
 const ticks = 100
 
-// cpuSeconds returns the CPU time of processes in user mode and in the kernel:
+// CPUSeconds returns the CPU time of processes in user mode and in the kernel:
 // of this process to the microsecond, of each other to two ticks.
-func cpuSeconds(pids []int) (float64, error) {
+func CPUSeconds(pids []int) (float64, error) {
 	sum := 0.0
 	for _, pid := range pids {
 		if pid == os.Getpid() {
@@ -47,12 +47,12 @@ func cpuSeconds(pids []int) (float64, error) {
 	return sum, nil
 }
 
-// peakRSS returns the sum of the largest resident memory of processes since they
+// PeakRSS returns the sum of the largest resident memory of processes since they
 // started, in bytes.
-func peakRSS(pids []int) (uint64, error) { return statusOf(pids, "VmHWM") }
+func PeakRSS(pids []int) (uint64, error) { return statusOf(pids, "VmHWM") }
 
-// currentRSS returns the sum of the resident memory of processes now, in bytes.
-func currentRSS(pids []int) (uint64, error) { return statusOf(pids, "VmRSS") }
+// CurrentRSS returns the sum of the resident memory of processes now, in bytes.
+func CurrentRSS(pids []int) (uint64, error) { return statusOf(pids, "VmRSS") }
 
 // statusOf returns the sum, in bytes, of a field in kB of processes' statuses.
 func statusOf(pids []int, field string) (uint64, error) {
