@@ -17,9 +17,9 @@ type profiled struct {
 	root   *frame
 }
 
-// profile reads the CPU profile in a directory.
-func (s *suite) profile(name, dir string, r *result) (profiled, error) {
-	out, err := exec.Command("go", "tool", "pprof", "-traces", s.program, filepath.Join(dir, "cpu.pprof")).Output() //nolint:gosec // this run's own
+// profile reads the CPU profile of a program in a directory.
+func profile(name, program, dir string, r *result) (profiled, error) {
+	out, err := exec.Command("go", "tool", "pprof", "-traces", program, filepath.Join(dir, "cpu.pprof")).Output() //nolint:gosec // this run's own
 	if err != nil {
 		return profiled{}, fmt.Errorf("profile of %s: %w", name, err)
 	}
@@ -52,6 +52,7 @@ var stages = []struct{ name, in string }{
 	{"processor: decide", "services/processor."},
 	{"graph service: requests and replies", "services/graph/api"},
 	{"client", "cmd/coppice/bench."},
+	{"client", "test/bench/benchmarks."},
 	{"client", "coppice/client."},
 	{"NATS server", "nats-server/v2"},
 	{"NATS connections", "nats%2ego"},

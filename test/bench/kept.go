@@ -15,7 +15,7 @@ import (
 // adds nothing.
 type kept struct {
 	f       *os.File
-	program string // its hash: what another program did does not count
+	program string // the hash of the programs: what others did does not count
 	results map[string][]*result
 }
 
@@ -25,13 +25,17 @@ type keptLine struct {
 	Result  *result `json:"result"`
 }
 
-func openKept(name, program string) (*kept, error) {
-	b, err := os.ReadFile(program)
-	if err != nil {
-		return nil, err
+func openKept(name string, programs ...string) (*kept, error) {
+	sum := sha256.New()
+	for _, program := range programs {
+		b, err := os.ReadFile(program)
+		if err != nil {
+			return nil, err
+		}
+		sum.Write(b)
 	}
-	sum := sha256.Sum256(b)
-	k := &kept{program: hex.EncodeToString(sum[:]), results: map[string][]*result{}}
+	k := &kept{program: hex.EncodeToString(sum.Sum(nil)), results: map[string][]*result{}}
+	var err error
 	if k.f, err = os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,9 @@
-// Command bench measures every target of docs/performance.md with `coppice
-// bench`, and writes that page.
+// Command bench measures every target of docs/performance.md, and writes that page.
 //
-// It builds the program, runs each benchmark in a process of its own, one after
+// It builds coppice, runs each benchmark in a process of its own, one after
 // the other, and keeps what it printed. The page marks targets that
-// were missed; it is not a test.
+// were missed; it is not a test. Some benchmarks are subcommands of `coppice bench`. The others,
+// those of package benchmarks, are subcommands of this program: `go run ./test/bench one replay` runs one of them.
 package main
 
 import (
@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 )
@@ -31,6 +30,22 @@ type options struct {
 const small = 200
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := command(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// command runs one benchmark, or all.
+func command(ctx context.Context) error {
+	if len(os.Args) > 1 && os.Args[1] == "one" {
+		one := oneCommand()
+		one.SetArgs(os.Args[2:])
+		return one.ExecuteContext(ctx)
+	}
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "everything small, and the page to the standard output")
 	flag.IntVar(&o.divide, "divide", 1, "by how much everything is smaller than it should be, for those in a hurry")
@@ -43,13 +58,7 @@ func main() {
 	if o.quick {
 		o.divide = small
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, o)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	return run(ctx, o)
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -58,12 +67,15 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := &suite{dir: dir, program: filepath.Join(dir, "coppice"), options: o}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", s.program, "./cmd/coppice").CombinedOutput(); err != nil { //nolint:gosec // this run's own
-		return fmt.Errorf("build: %w: %s", err, out)
+	s := &suite{dir: dir, coppice: filepath.Join(dir, "coppice"), options: o}
+	if s.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if err := build(ctx, s.coppice); err != nil {
+		return err
 	}
 	if o.keep != "" {
-		if s.kept, err = openKept(o.keep, s.program); err != nil {
+		if s.kept, err = openKept(o.keep, s.coppice, s.self); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.kept.close()) }()

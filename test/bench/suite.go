@@ -17,8 +17,9 @@ import (
 // suite runs benchmarks.
 type suite struct {
 	options
-	dir, program string
-	kept         *kept // nil: nothing is
+	dir           string
+	coppice, self string // programs
+	kept          *kept  // nil: nothing is
 }
 
 // sized returns a size, or with -quick a part of it.
@@ -35,20 +36,30 @@ func (s *suite) bench(ctx context.Context, env []string, args ...string) (*resul
 	if r := s.kept.find(key); r != nil {
 		return r, nil
 	}
-	fmt.Fprintln(os.Stderr, "coppice bench", strings.Join(args, " "))
-	cmd := exec.CommandContext(ctx, s.program, append(append([]string{"bench"}, args...), "-o", "json", "--dir", s.dir)...) //nolint:gosec // what it has built
+	shown, command := s.command(args)
+	fmt.Fprintln(os.Stderr, shown)
+	cmd := exec.CommandContext(ctx, command[0], append(command[1:], "-o", "json", "--dir", s.dir)...) //nolint:gosec // what it has built
 	cmd.Env = append(os.Environ(), env...)
 	var errors bytes.Buffer
 	cmd.Stderr = &errors
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("coppice bench %s: %w: %s", strings.Join(args, " "), err, errors.String())
+		return nil, fmt.Errorf("%s: %w: %s", shown, err, errors.String())
 	}
 	var r result
 	if err := json.Unmarshal(out, &r); err != nil {
-		return nil, fmt.Errorf("coppice bench %s: %w: %s", strings.Join(args, " "), err, out)
+		return nil, fmt.Errorf("%s: %w: %s", shown, err, out)
 	}
 	return &r, s.kept.add(key, &r)
+}
+
+// command returns the command that a reader runs for a benchmark, and the one that the suite runs.
+func (s *suite) command(args []string) (shown string, command []string) {
+	text := strings.Join(args, " ")
+	if slices.ContainsFunc(ones, func(o one) bool { return o.name == args[0] }) {
+		return "go run ./test/bench one " + text, append([]string{s.self, "one", "--coppice", s.coppice}, args...)
+	}
+	return "coppice bench " + text, append([]string{s.coppice, "bench"}, args...)
 }
 
 // afresh returns the suite without kept results.
@@ -127,7 +138,8 @@ func (s *suite) args(t target) []string {
 // target measures the additional figures of a target.
 func (s *suite) target(ctx context.Context, t target, r *result) (m measured, err error) {
 	args := s.args(t)
-	m = measured{target: t, command: "coppice bench " + strings.Join(args, " "), result: r}
+	shown, command := s.command(args)
+	m = measured{target: t, command: shown, result: r}
 	if t.split {
 		if m.split, err = s.bench(ctx, nil, append(args, "--processes")...); err != nil {
 			return m, err
@@ -139,7 +151,7 @@ func (s *suite) target(ctx context.Context, t target, r *result) (m measured, er
 		if err != nil {
 			return m, err
 		}
-		p, err := s.profile(t.profile, dir, r)
+		p, err := profile(t.profile, command[0], dir, r)
 		if err != nil {
 			return m, err
 		}

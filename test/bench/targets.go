@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 )
 
-// result is what the commands of `coppice bench` print with -o json.
+// result is what a benchmark prints with -o json.
 type result = bench.Result
 
 // cost returns the microseconds of CPU for each object.

@@ -16,8 +16,9 @@ var complete = regexp.MustCompile(`\s(-|[A-Z]|\S*[/:])`)
 
 // elsewhereRun are complete commands in sentences that TestSentenceCommands does not run, with the reason.
 var elsewhereRun = map[string]string{
-	"coppice rebuild --data":  "has no directory; cmd/coppice/testdata/script/rebuild.txtar runs it with one",
-	"coppice rebuild --state": "as above",
+	"coppice rebuild --data":                      "has no directory; cmd/coppice/testdata/script/rebuild.txtar runs it with one",
+	"coppice rebuild --state":                     "as above",
+	"go run ./test/bench one realms --realms 200": "takes a minute; TestOne of test/bench runs it with fewer realms",
 	`coppice delete configmaps/web -n shop --ignore-read-errors --reason "ticket 42"`: "needs an object that cannot be read; cmd/coppice/testdata/script/unreadable.txtar runs it with one",
 }
 

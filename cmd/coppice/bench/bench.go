@@ -1,8 +1,10 @@
 // Package bench measures Coppice end to end: clients create and delete objects
 // through the API, processors evaluate them, all over NATS and on disk.
 //
-// A benchmark runs against a Deployment, checks the outcome, and fails if it is
+// A [Benchmark] runs against a [Deployment], checks the outcome, and fails if it is
 // wrong. Objects have about 400 bytes, random names, two labels and one owner.
+// [Commands] are the subcommands of `coppice bench`. The benchmarks of test/bench/benchmarks,
+// which only developers run, share the [Deployment], the objects, the [Meter] and the [Flags].
 package bench
 
 import (
@@ -16,7 +18,7 @@ import (
 	"time"
 )
 
-// Benchmark is one measurement that Run can repeat.
+// Benchmark is one measurement of a deployment.
 type Benchmark interface {
 	// Run measures. It returns an error also if the outcome is wrong.
 	Run(ctx context.Context, d *Deployment) (*Result, error)

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 )
 
-// Child is another process of this program.
+// Child is a process of the coppice program.
 type Child struct {
 	name  string
 	cmd   *exec.Cmd
@@ -20,24 +19,24 @@ type Child struct {
 	err   error // when it has ended
 }
 
-// startChild starts this program with other arguments.
-func startChild(args []string, env ...string) (*Child, error) {
-	program, err := os.Executable()
+// StartChild starts the coppice program with these arguments.
+func (c Config) StartChild(args []string, env ...string) (*Child, error) {
+	program, err := c.Program()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, args...) //nolint:gosec // it is this program
-	c := &Child{name: args[0], cmd: cmd, ended: make(chan struct{})}
-	c.cmd.Env = append(os.Environ(), env...)
-	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.out
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	cmd := exec.Command(program, args...) //nolint:gosec // it is this program, or one that was built for this run
+	child := &Child{name: args[0], cmd: cmd, ended: make(chan struct{})}
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = &child.out, &child.out
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", child.name, err)
 	}
 	go func() {
-		defer close(c.ended)
-		c.err = c.cmd.Wait()
+		defer close(child.ended)
+		child.err = cmd.Wait()
 	}()
-	return c, nil
+	return child, nil
 }
 
 // PID returns the id of the process.
@@ -72,6 +71,13 @@ func (c *Child) Kill() error {
 	return err
 }
 
+// Printed reports whether the end of the process's output contains a text.
+func (c *Child) Printed(text string) bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return strings.Contains(c.out.b.String(), text)
+}
+
 // output keeps the end of a process's output.
 type output struct {
 	mu sync.Mutex
@@ -88,27 +94,10 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.b.Write(p)
 }
 
-// has reports whether the kept output contains a text.
-func (o *output) has(text string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.Contains(o.b.String(), text)
-}
-
 // last returns the last lines of the output, joined to one line.
 func (o *output) last() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(o.b.String()), "\n")
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
-}
-
-// freePort returns a port of the loopback interface that no process listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }

@@ -27,7 +27,7 @@ import (
 
 // Config is how to deploy what is measured.
 type Config struct {
-	// Dir is the directory for data; it should be empty. Required.
+	// Dir is the directory for data; "" if the deployment does not run on this machine.
 	Dir string
 	// Processors is the number of garbage processors; 1 if zero.
 	Processors int
@@ -36,9 +36,11 @@ type Config struct {
 	// Processes runs each service as a process of its own, and the NATS
 	// server in this one.
 	Processes bool
-	Version   string
-	Log       *slog.Logger
-	Progress  Progress
+	// Program returns the coppice program that runs a service as a process; this program if nil.
+	Program  func() (string, error)
+	Version  string
+	Log      *slog.Logger
+	Progress Progress
 	// Measuring, unless nil, is called when a measurement begins. The function that it
 	// returns is called when the measurement ends.
 	Measuring func() (end func() error, err error)
@@ -48,57 +50,60 @@ type Config struct {
 type Progress func(what string, done, total int)
 
 // Deployment is what a benchmark measures: all services in this process, each
-// service as a process of its own, or a deployment that runs elsewhere.
+// service as a process of its own, or what runs already.
 type Deployment struct {
 	Client *client.Client
+	// Conn connects as a role. It is nil for a deployment of Running.
+	Conn func(role string) (*nats.Conn, error)
 
 	c        Config
-	Conn     func(role string) (*nats.Conn, error)
 	children []*Child
 	close    []func() error // in this order
-	onClose  []func() error // after that
 }
 
-// Elsewhere returns a deployment that runs already, measured through a client.
-// The configuration has no Dir.
-func Elsewhere(cl *client.Client, c Config) *Deployment {
+// Running returns a deployment that runs already, measured through a client. If the
+// configuration has a Dir, it runs on this machine.
+func Running(cl *client.Client, c Config) *Deployment {
 	c.defaults()
 	return &Deployment{Client: cl, c: c}
 }
 
 // Deploy starts an embedded NATS server, which syncs every commit to disk, and
 // the services. Close stops them.
-func Deploy(ctx context.Context, c Config) (_ *Deployment, err error) {
+func Deploy(ctx context.Context, c Config) (*Deployment, error) {
 	c.defaults()
-	d := &Deployment{c: c}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Close())
-		}
-	}()
 	if c.Processes {
-		return d, d.startProcesses(ctx)
+		d := &Deployment{c: c}
+		if err := d.startProcesses(ctx); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		return d, nil
 	}
-	config := allinone.Config{Dir: c.Dir, Processors: c.Processors, Version: c.Version, Log: c.Log}
+	stack := allinone.Config{Dir: c.Dir, Processors: c.Processors, Version: c.Version, Log: c.Log}
 	if c.archives() {
 		store, err := stores.Opener{}.Create(ctx, c.archive())
 		if err != nil {
 			return nil, err
 		}
-		config.Graph = func(g *graph.Config) { g.Archive, g.ArchiveRetention = store, c.Archive }
+		stack.Graph = func(g *graph.Config) { g.Archive, g.ArchiveRetention = store, c.Archive }
 	}
+	return Start(ctx, stack, c)
+}
+
+// Start starts a stack in this process, and waits until it is ready. Close stops it.
+func Start(ctx context.Context, config allinone.Config, c Config) (*Deployment, error) {
+	c.defaults()
 	stack, err := allinone.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	d.close = append(d.close, stack.Stop)
+	d := &Deployment{c: c, Conn: stack.Conn, close: []func() error{stack.Stop}}
 	if err := stack.Await(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.Close())
 	}
-	d.Conn = stack.Conn
 	nc, err := stack.Conn(bus.LocalUser)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.Close())
 	}
 	d.Client = client.New(nc, client.WithActor(Actor))
 	return d, nil
@@ -111,8 +116,14 @@ func (c *Config) defaults() {
 	if c.Processors == 0 {
 		c.Processors = 1
 	}
+	if c.Program == nil {
+		c.Program = os.Executable
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Progress == nil {
+		c.Progress = func(string, int, int) {}
 	}
 	if c.Measuring == nil {
 		c.Measuring = func() (func() error, error) { return func() error { return nil }, nil }
@@ -126,20 +137,8 @@ func (c *Config) archive() archive.Location {
 	return archive.Location{Scheme: "file", Dir: filepath.Join(c.Dir, "archive")}
 }
 
-// Close stops what Deploy has started.
+// Close stops what Deploy or Start has started, and keeps its data.
 func (d *Deployment) Close() error {
-	err := d.End()
-	for _, f := range d.onClose {
-		err = errors.Join(err, f())
-	}
-	return err
-}
-
-// OnClose registers a function that Close calls last.
-func (d *Deployment) OnClose(f func() error) { d.onClose = append(d.onClose, f) }
-
-// End stops the services and keeps their data.
-func (d *Deployment) End() error {
 	var err error
 	for _, end := range d.close {
 		err = errors.Join(err, end())
@@ -151,32 +150,25 @@ func (d *Deployment) End() error {
 // local reports whether the deployment runs on this machine.
 func (d *Deployment) local() bool { return d.c.Dir != "" }
 
-// Progress reports how much of a phase is done.
-func (d *Deployment) Progress(what string, done, total int) {
-	if d.c.Progress != nil {
-		d.c.Progress(what, done, total)
-	}
-}
-
-// server starts a NATS server with an account for each actor, as deployments have it, and
+// StartServer starts a NATS server with an account for each actor, as deployments have it, and
 // creates the secret of the graph services. The benchmarks are the actor that
 // 'coppice nats-config --bench' adds. start starts a service as a child of this process.
-func (d *Deployment) server() (server *natsd.Server, start func(role string, args ...string) (*Child, error), err error) {
+func (c Config) StartServer() (server *natsd.Server, start func(role string, args ...string) (*Child, error), err error) {
 	role := bus.BenchRole(bus.AnyRealm)
-	if _, err := secret.LoadOrDraw(filepath.Join(d.c.Dir, secret.FileName)); err != nil {
+	if _, err := secret.LoadOrDraw(filepath.Join(c.Dir, secret.FileName)); err != nil {
 		return nil, nil, err
 	}
-	server, err = natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Port: -1, Roles: append(natsconf.DefaultRoles(), role), Accounts: true})
+	server, err = natsd.Start(natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Port: -1, Roles: append(natsconf.DefaultRoles(), role), Accounts: true})
 	return server, func(role string, args ...string) (*Child, error) {
 		args = append(args, "--server", server.URL(), "--user", role, "--http", "")
-		return startChild(append([]string{role}, args...), "NATS_PASSWORD="+server.Password(role),
+		return c.StartChild(append([]string{role}, args...), "NATS_PASSWORD="+server.Password(role),
 			"COPPICE_ANSWERS_USER="+bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD="+server.Password(bus.RoleAnswers))
 	}, err
 }
 
 // startProcesses starts the services as children of this process.
 func (d *Deployment) startProcesses(ctx context.Context) error {
-	server, startChild, err := d.server()
+	server, startChild, err := d.c.StartServer()
 	if err != nil {
 		return err
 	}
@@ -246,9 +238,4 @@ func (d *Deployment) PIDs() []int {
 		list = append(list, c.PID())
 	}
 	return list
-}
-
-// up starts everything in one child.
-func up(dir string, port int) (*Child, error) {
-	return startChild([]string{"up", "--data", dir, "--port", strconv.Itoa(port), "--http", ""})
 }

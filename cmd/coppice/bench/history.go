@@ -11,6 +11,9 @@ import (
 // History measures reads of the past, and how long its states take to be built.
 type History struct{ Objects int }
 
+// additionShare is the share of the objects that each of the two additions has.
+const additionShare = 100
+
 // pastGets is the number of reads of a state that is built.
 const pastGets = 500
 
@@ -25,7 +28,7 @@ func (b History) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, err
 	}
 	revisions := []uint64{d.Client.Revision()}
-	more := max(b.Objects/tailShare, 1)
+	more := max(b.Objects/additionShare, 1)
 	for range 2 {
 		if err := d.Populate(ctx, p, more); err != nil {
 			return nil, err

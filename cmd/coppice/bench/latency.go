@@ -54,7 +54,7 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			return nil, err
 		}
 		commands = append(commands, time.Since(start))
-		d.Progress("commands", len(commands), b.Objects)
+		d.c.Progress("commands", len(commands), b.Objects)
 		if disk == nil {
 			continue
 		}

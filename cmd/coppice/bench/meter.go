@@ -11,14 +11,16 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// Meter measures the cost of a benchmark between start and stop.
+// Meter measures the cost of a benchmark between Measure and Stop.
 type Meter struct {
-	d      *Deployment
-	log    jetstream.Stream
+	// Before is the stream of the log when the measurement began.
 	Before jetstream.StreamState
-	cpu    float64
-	start  time.Time
-	end    func() error
+
+	d     *Deployment
+	log   jetstream.Stream
+	cpu   float64
+	start time.Time
+	end   func() error
 }
 
 // Measure begins to measure.
@@ -47,7 +49,7 @@ func (d *Deployment) Measure(ctx context.Context) (*Meter, error) {
 // firstSequence returns the sequence of the first commit that is measured.
 func (m *Meter) firstSequence() uint64 { return m.Before.LastSeq + 1 }
 
-// Stop ends the measurement and writes it to r. If that was too early, stop may be
+// Stop ends the measurement and writes it to r. If that was too early, Stop may be
 // called again: the figures then include the time since, the profiles do not.
 func (m *Meter) Stop(ctx context.Context, r *Result) error {
 	err := m.read(ctx, r)

@@ -15,12 +15,11 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// The size of batches and the number of callers for objects whose creation is
-// not measured.
-const (
-	BatchSize = 500
-	callers   = 4
-)
+// BatchSize is the size of batches of objects whose creation is not measured.
+const BatchSize = 500
+
+// callers is the number of callers that create such objects.
+const callers = 4
 
 // The resources of owners, and of the objects that they own.
 var (
@@ -71,7 +70,7 @@ func (s *sample) add(name string) {
 	s.names = append(s.names, name)
 }
 
-// CheckSample gets the objects of the sample.
+// CheckSample gets some of the objects that Populate has created in a place: one of each batch.
 func (d *Deployment) CheckSample(ctx context.Context, p Place) error {
 	names := p.sample.names
 	return d.InBatches(ctx, "checking", len(names), func(ctx context.Context, from, to int) error {
@@ -131,7 +130,7 @@ func (d *Deployment) InBatches(ctx context.Context, what string, n int, do func(
 		to := min(from+BatchSize, n)
 		g.Go(func() error {
 			err := do(ctx, from, to)
-			d.Progress(what, int(done.Add(int64(to-from))), n)
+			d.c.Progress(what, int(done.Add(int64(to-from))), n)
 			return err
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,10 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/scanner"
 )
 
 // List measures a client that lists objects page by page.
@@ -148,34 +145,4 @@ func (w *watchers) watch(ctx context.Context, objects client.ResourceClient, i i
 		}
 	}
 	return ctx.Err()
-}
-
-// Scan measures the scanner's walk over all objects.
-type Scan struct{ Objects int }
-
-// Run creates the objects, and measures a walk over all objects of the realm.
-func (b Scan) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	if !d.local() {
-		return nil, errElsewhere
-	}
-	r := &Result{Name: "scan", Objects: b.Objects}
-	if _, err := d.Fill(ctx, b.Objects); err != nil {
-		return nil, err
-	}
-	nc, err := d.Conn(bus.RoleScanner)
-	if err != nil {
-		return nil, err
-	}
-	s, err := scanner.New(scanner.Config{Conn: nc, Realms: []string{d.Client.Realm()}, Rate: math.MaxInt, Log: d.c.Log})
-	if err != nil {
-		return nil, err
-	}
-	m, err := d.Measure(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Walk(ctx); err != nil {
-		return nil, err
-	}
-	return r, m.Stop(ctx, r)
 }

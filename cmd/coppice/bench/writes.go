@@ -182,7 +182,7 @@ func (b commands) each(ctx context.Context, d *Deployment, what string, names []
 				}
 				mu.Lock()
 				took = append(took, time.Since(start))
-				d.Progress(what, len(took)*b.batch, b.objects)
+				d.c.Progress(what, len(took)*b.batch, b.objects)
 				mu.Unlock()
 			}
 			return nil

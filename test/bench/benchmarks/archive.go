@@ -1,4 +1,4 @@
-package bench
+package benchmarks
 
 import (
 	"context"
@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -36,27 +35,21 @@ type rates struct{ create, cascade float64 }
 
 // Run creates objects in a realm of its own in each round, and deletes as many by a cascade: without an archive and
 // with one, in turn. The rate is the median of the creations in the rounds with an archive.
-func (b Archive) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	if !d.local() {
-		return nil, errElsewhere
-	}
-	if err := d.End(); err != nil {
-		return nil, err
-	}
-	r := &Result{Name: "create in batches, and a wide cascade, with an archive", Objects: b.Objects, Sync: true, Processes: 1, Version: d.c.Version}
+func (b Archive) Run(ctx context.Context, c bench.Config) (*bench.Result, error) {
+	r := &bench.Result{Name: "create in batches, and a wide cascade, with an archive", Objects: b.Objects, Sync: true, Processes: 1, Version: c.Version}
 	var create, cascade [2][]float64
 	snapshots := 0
 	for round := range b.Rounds {
 		for i := range create {
 			with := (round + i) % 2 // the first alternates, too
-			got, verified, err := b.round(ctx, d, fmt.Sprintf("round-%d-%d", round, with), with == 1)
+			got, verified, err := b.round(ctx, c, fmt.Sprintf("round-%d-%d", round, with), with == 1)
 			if err != nil {
 				return nil, err
 			}
 			create[with], cascade[with] = append(create[with], got.create), append(cascade[with], got.cascade)
 			snapshots += verified
 		}
-		d.Progress("rounds", round+1, b.Rounds)
+		c.Progress("rounds", round+1, b.Rounds)
 	}
 	r.ObjectsPerSecond = median(create[1])
 	r.Seconds = float64(b.Objects) / r.ObjectsPerSecond
@@ -79,9 +72,9 @@ func median(list []float64) float64 {
 
 // round returns the rates, and with an archive the number of snapshots that were verified when
 // the cascade was over. Before it returns, it waits until one is verified.
-func (b Archive) round(ctx context.Context, d *Deployment, name string, archiving bool) (got rates, snapshots int, err error) {
-	dir := filepath.Join(d.c.Dir, name)
-	config := allinone.Config{Dir: dir, Version: d.c.Version, Log: d.c.Log}
+func (b Archive) round(ctx context.Context, c bench.Config, name string, archiving bool) (got rates, snapshots int, err error) {
+	dir := filepath.Join(c.Dir, name)
+	config := allinone.Config{Dir: dir, Version: c.Version, Log: c.Log}
 	var store archive.Store
 	if archiving {
 		store, err = stores.Opener{}.Create(ctx, archive.Location{Scheme: "file", Dir: filepath.Join(dir, "archive")})
@@ -89,37 +82,29 @@ func (b Archive) round(ctx context.Context, d *Deployment, name string, archivin
 			return got, 0, err
 		}
 		due := max(int64(b.Objects)*loggedBytes/3, 1)
-		config.Graph = func(c *graph.Config) {
-			c.Archive = store
-			c.ArchiveLimits = archiver.Limits{SegmentBytes: max(due/4, 1), SnapshotBytes: due, Interval: 20 * time.Millisecond, Pause: time.Millisecond}
+		config.Graph = func(g *graph.Config) {
+			g.Archive = store
+			g.ArchiveLimits = archiver.Limits{SegmentBytes: max(due/4, 1), SnapshotBytes: due, Interval: 20 * time.Millisecond, Pause: time.Millisecond}
 		}
 	}
-	stack, err := allinone.Start(ctx, config)
+	d, err := bench.Start(ctx, config, c)
 	if err != nil {
 		return got, 0, err
 	}
-	defer func() { err = errors.Join(err, stack.Stop()) }()
-	if err := stack.Await(ctx); err != nil {
-		return got, 0, err
-	}
-	nc, err := stack.Conn(bus.LocalUser)
-	if err != nil {
-		return got, 0, err
-	}
-	own := &Deployment{Client: client.New(nc, client.WithActor(Actor)), c: d.c, Conn: stack.Conn}
-	p, err := own.NewPlace(ctx)
+	defer func() { err = errors.Join(err, d.Close()) }()
+	p, err := d.NewPlace(ctx)
 	if err != nil {
 		return got, 0, err
 	}
 	start := time.Now()
-	if err := own.Populate(ctx, p, b.Objects); err != nil {
+	if err := d.Populate(ctx, p, b.Objects); err != nil {
 		return got, 0, err
 	}
 	got.create = float64(b.Objects) / time.Since(start).Seconds()
-	if err := own.Count(ctx, p.Namespace, b.Objects); err != nil {
+	if err := d.Count(ctx, p.Namespace, b.Objects); err != nil {
 		return got, 0, err
 	}
-	cascade, err := Cascade{Objects: b.Objects, Shape: "wide", Policy: "Background"}.Run(ctx, own)
+	cascade, err := bench.Cascade{Objects: b.Objects, Shape: "wide", Policy: "Background"}.Run(ctx, d)
 	if err != nil {
 		return got, 0, err
 	}

@@ -1,4 +1,4 @@
-package bench
+package benchmarks
 
 import (
 	"context"
@@ -17,8 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -40,8 +41,8 @@ type Retention struct {
 	Objects int
 	// Log and Archive are the settings logRetention and archiveRetention, in bytes.
 	Log, Archive int64
-	// Open returns the archive, given a connection to the NATS server of the realm, and the directory of the run.
-	Open func(nc *nats.Conn, dir string) (archive.Store, error)
+	// URL is that of the archive, which must be empty; a directory of the run if it is "".
+	URL string
 }
 
 // mostDisk is by how much all directories together, and the archive, may exceed the two settings.
@@ -53,64 +54,63 @@ const writers = 4
 
 // Run writes for the time, while it measures the disk. Then it verifies the state, reads the history from the oldest
 // commit that the archive has, and starts an empty replica from the archive, which must have the same content.
-func (b Retention) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	if !d.local() {
-		return nil, errElsewhere
-	}
-	if err := d.End(); err != nil {
+func (b Retention) Run(ctx context.Context, c bench.Config) (*bench.Result, error) {
+	r := &bench.Result{Name: "retention", Sync: true, Processes: 1, Version: c.Version}
+	run := &retained{Retention: b, c: c, dir: filepath.Join(c.Dir, "retention"), r: r}
+	if err := run.live(ctx); err != nil {
 		return nil, err
 	}
-	r := &Result{Name: "retention", Sync: true, Processes: 1, Version: d.c.Version}
-	run := &retained{Retention: b, dir: filepath.Join(d.c.Dir, "retention"), r: r}
-	if err := run.live(ctx, d); err != nil {
-		return nil, err
-	}
-	return r, run.replica(ctx, d)
+	return r, run.replica(ctx)
 }
 
 // retained is one run.
 type retained struct {
 	Retention
+	c        bench.Config
 	dir      string
 	store    archive.Store
-	r        *Result
+	r        *bench.Result
 	objects  atomic.Int64 // that were created, updated or deleted
 	deepest  int64        // the most bytes on the disk
-	original *Deployment
+	original *bench.Deployment
+}
+
+// open returns the archive. An object store is reached over nc.
+func (b *retained) open(nc *nats.Conn) (archive.Store, error) {
+	location := archive.Location{Scheme: "file", Dir: filepath.Join(b.dir, "archive")}
+	if b.URL != "" {
+		var err error
+		if location, err = archive.ParseLocation(b.URL); err != nil {
+			return nil, err
+		}
+	}
+	o := stores.Opener{Replicas: 1, JetStream: func(context.Context) (jetstream.JetStream, error) { return jetstream.New(nc) }}
+	return o.Lazy(location), nil
 }
 
 // live writes, and checks what can be checked while the services run.
-func (b *retained) live(ctx context.Context, d *Deployment) (err error) {
+func (b *retained) live(ctx context.Context) (err error) {
 	var opened error
-	config := allinone.Config{Dir: b.dir, Version: d.c.Version, Log: d.c.Log, Graph: func(c *graph.Config) {
-		b.store, opened = b.Open(c.Conn, b.dir)
-		c.Archive = b.store
-	}}
-	stack, err := allinone.Start(ctx, config)
+	b.original, err = bench.Start(ctx, allinone.Config{Dir: b.dir, Version: b.c.Version, Log: b.c.Log, Graph: func(g *graph.Config) {
+		b.store, opened = b.open(g.Conn)
+		g.Archive = b.store
+	}}, b.c)
 	if err != nil {
 		return errors.Join(err, opened)
 	}
-	defer func() { err = errors.Join(err, opened, stack.Stop()) }()
-	if err := stack.Await(ctx); err != nil {
-		return err
-	}
-	nc, err := stack.Conn(bus.LocalUser)
-	if err != nil {
-		return err
-	}
-	b.original = &Deployment{Client: client.New(nc, client.WithActor(Actor)), c: d.c, Conn: stack.Conn}
+	defer func() { err = errors.Join(err, opened, b.original.Close()) }()
 	settings := &client.Object{
 		ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &client.ObjectMeta{Name: lifecycle.SettingsName},
 		Spec: fmt.Appendf(nil, `{"logRetention":"%dMiB","archiveRetention":"%dMiB"}`, b.Log>>20, b.Archive>>20),
 	}
-	if _, err := b.original.Client.Resource(realms, "").Create(ctx, settings); err != nil {
+	if _, err := b.original.Client.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(ctx, settings); err != nil {
 		return err
 	}
 	m, err := b.original.Measure(ctx)
 	if err != nil {
 		return err
 	}
-	if err := b.write(ctx, d); err != nil {
+	if err := b.write(ctx); err != nil {
 		return err
 	}
 	b.r.Objects = int(b.objects.Load())
@@ -133,7 +133,7 @@ func (b *retained) live(ctx context.Context, d *Deployment) (err error) {
 }
 
 // write creates, updates and deletes objects until the time is over, and measures the disk meanwhile.
-func (b *retained) write(ctx context.Context, d *Deployment) error {
+func (b *retained) write(ctx context.Context) error {
 	until := time.Now().Add(b.Time)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -142,7 +142,7 @@ func (b *retained) write(ctx context.Context, d *Deployment) error {
 	measuring.Go(func() {
 		for working.Err() == nil && measured == nil {
 			measured = b.measure(working)
-			d.Progress("writing", int(b.Time-time.Until(until)), int(b.Time))
+			b.c.Progress("writing", int(b.Time-time.Until(until)), int(b.Time))
 			_ = poll.Sleep(working, time.Second) // the loop looks at working
 		}
 	})
@@ -159,26 +159,26 @@ func (b *retained) write(ctx context.Context, d *Deployment) error {
 // generations creates one generation of objects after the other, updates half of each, and deletes the one before by
 // its owner.
 func (b *retained) generations(ctx context.Context, until time.Time) error {
-	size := max(b.Objects/(2*writers), BatchSize)
-	var before *Place
+	size := max(b.Objects/(2*writers), bench.BatchSize)
+	var before *bench.Place
 	for time.Now().Before(until) {
 		p, err := b.original.NewPlace(ctx)
 		if err != nil {
 			return err
 		}
-		list := make([]*client.Object, 0, BatchSize)
-		for made := 0; made < size; made += BatchSize {
+		list := make([]*client.Object, 0, bench.BatchSize)
+		for made := 0; made < size; made += bench.BatchSize {
 			list = list[:0]
-			for range BatchSize {
+			for range bench.BatchSize {
 				list = append(list, p.Dependent())
 			}
-			if err := FirstError(p.Objects.CreateBatch(ctx, list)); err != nil {
+			if err := bench.FirstError(p.Objects.CreateBatch(ctx, list)); err != nil {
 				return err
 			}
 			for _, o := range list {
 				o.Metadata.Labels["updated"] = "yes"
 			}
-			if err := FirstError(p.Objects.UpdateBatch(ctx, list[:BatchSize/2])); err != nil {
+			if err := bench.FirstError(p.Objects.UpdateBatch(ctx, list[:bench.BatchSize/2])); err != nil {
 				return err
 			}
 		}
@@ -189,7 +189,7 @@ func (b *retained) generations(ctx context.Context, until time.Time) error {
 			}
 			b.objects.Add(int64(size))
 		}
-		if _, err := b.original.Client.Resource(Deployments, p.Namespace).Delete(ctx, p.Owner.GetMetadata().GetName()); err != nil {
+		if _, err := b.original.Client.Resource(bench.Deployments, p.Namespace).Delete(ctx, p.Owner.GetMetadata().GetName()); err != nil {
 			return err
 		}
 		before = &p
@@ -201,7 +201,7 @@ func (b *retained) generations(ctx context.Context, until time.Time) error {
 }
 
 // gone waits until a generation was collected.
-func (b *retained) gone(ctx context.Context, p *Place) error {
+func (b *retained) gone(ctx context.Context, p *bench.Place) error {
 	return poll.Until(ctx, func() (bool, error) {
 		for _, err := range p.Objects.List(ctx, client.Limit(1)) {
 			return false, err
@@ -236,8 +236,8 @@ func (b *retained) measure(ctx context.Context) error {
 	return err
 }
 
-// past checks that the history begins where the archive begins: what an object that was deleted in the oldest commits has is
-// complete, and what is older is reported as pruned.
+// past checks that the history begins where the archive begins: what an object that was deleted in the oldest commits has
+// is complete, and a read of what is older is refused.
 func (b *retained) past(ctx context.Context) error {
 	log := b.original.Client.Log()
 	last, err := log.Last(ctx)
@@ -262,24 +262,41 @@ func (b *retained) past(ctx context.Context) error {
 	if err != nil || deleted == nil {
 		return err
 	}
-	h, err := history.Open(ctx, log, func(string, string) string { return "pods" })
-	if err != nil {
-		return err
-	}
-	found, complete, err := h.Tail(ctx, 10, history.AllCommits, client.LogOptions{Name: deleted.Name, Namespace: deleted.Namespace}, func(e *client.LogEvent) bool {
-		return e.Name == deleted.Name && e.Namespace == deleted.Namespace
-	})
+	about := client.LogOptions{Name: deleted.Name, Namespace: deleted.Namespace, FromSequence: low}
+	found, err := b.eventsOf(ctx, about)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 || found[len(found)-1].Revision != deleted.Revision {
 		return fmt.Errorf("wrong outcome: the history of %s in %s, which was deleted in revision %d, has %d events", deleted.Name, deleted.Namespace, deleted.Revision, len(found))
 	}
-	if low > 1 && complete && h.Pruned == nil {
+	if low == 1 {
+		return nil
+	}
+	about.FromSequence = low - 1
+	if _, err := b.eventsOf(ctx, about); !errors.Is(err, client.ErrExpired) {
 		return fmt.Errorf("wrong outcome: the log begins with the commit at sequence %d, and the history of %s does not say that what precedes it was pruned", low, deleted.Name)
 	}
 	return nil
 }
+
+// eventsOf returns the events of the object that options name.
+func (b *retained) eventsOf(ctx context.Context, about client.LogOptions) (found []client.LogEvent, err error) {
+	for c, err := range b.original.Client.Log().Read(ctx, about) {
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range client.Events(c.Commit, resourceOf) {
+			if e.Name == about.Name && e.Namespace == about.Namespace {
+				found = append(found, e)
+			}
+		}
+	}
+	return found, ctx.Err()
+}
+
+// resourceOf returns the resource of a kind that is created here.
+func resourceOf(_, kind string) string { return strings.ToLower(kind) + "s" }
 
 // deletedAfter returns the first event from a sequence on that has removed a Pod, nil if there is none.
 func (b *retained) deletedAfter(ctx context.Context, sequence uint64) (*client.LogEvent, error) {
@@ -287,7 +304,7 @@ func (b *retained) deletedAfter(ctx context.Context, sequence uint64) (*client.L
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range client.Events(c.Commit, func(string, string) string { return "pods" }) {
+		for _, e := range client.Events(c.Commit, resourceOf) {
 			if e.Type == "ObjectDeleted" && e.Resource == "pods" {
 				return &e, nil
 			}
@@ -297,13 +314,13 @@ func (b *retained) deletedAfter(ctx context.Context, sequence uint64) (*client.L
 }
 
 // replica starts an empty replica from the archive and the rest of the log, and compares it with the state.
-func (b *retained) replica(ctx context.Context, d *Deployment) (err error) {
+func (b *retained) replica(ctx context.Context) (err error) {
 	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(b.dir, "nats"), Roles: bus.Roles(bus.DefaultRealm)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Shutdown()) }()
-	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(bus.RoleGraph)...)
+	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", b.c.Log, server.Options(bus.RoleGraph)...)
 	if err != nil {
 		return err
 	}
@@ -320,7 +337,7 @@ func (b *retained) replica(ctx context.Context, d *Deployment) (err error) {
 	if err != nil {
 		return err
 	}
-	store, err := b.Open(nc, b.dir)
+	store, err := b.open(nc)
 	if err != nil {
 		return err
 	}
@@ -329,10 +346,10 @@ func (b *retained) replica(ctx context.Context, d *Deployment) (err error) {
 		return err
 	}
 	begun := time.Now()
-	a := &archivestate.Archive{Store: store, Realm: realm, Log: d.c.Log}
-	if err := (Bootstrap{}).begin(ctx, log, a, filepath.Join(b.dir, "replica")); err != nil {
+	a := &archivestate.Archive{Store: store, Realm: realm, Log: b.c.Log}
+	if err := startReplica(ctx, log, a, filepath.Join(b.dir, "replica")); err != nil {
 		return err
 	}
 	b.r.Detail("replica_seconds", time.Since(begun).Seconds())
-	return Bootstrap{}.same(filepath.Join(b.dir, "graph"), filepath.Join(b.dir, "replica"))
+	return sameContent(filepath.Join(b.dir, "graph"), filepath.Join(b.dir, "replica"))
 }

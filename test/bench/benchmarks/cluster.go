@@ -1,4 +1,4 @@
-package bench
+package benchmarks
 
 import (
 	"context"
@@ -7,8 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
@@ -26,14 +25,8 @@ const clusterServers = 3
 
 // Run measures one server and three in turn, each in a realm of its own. All servers and services are
 // in this process and share its cores and its disk. The rate is the median of creations on the cluster.
-func (b Cluster) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	if !d.local() {
-		return nil, errElsewhere
-	}
-	if err := d.End(); err != nil {
-		return nil, err
-	}
-	r := &Result{Name: "cluster of three NATS servers: create, 64 callers", Objects: b.Objects, Sync: true, Processes: 1, Version: d.c.Version}
+func (b Cluster) Run(ctx context.Context, c bench.Config) (*bench.Result, error) {
+	r := &bench.Result{Name: "cluster of three NATS servers: create, 64 callers", Objects: b.Objects, Sync: true, Processes: 1, Version: c.Version}
 	type rates struct{ create, cascade []float64 }
 	of := map[int]*rates{1: {}, clusterServers: {}}
 	for round := range b.Rounds {
@@ -42,13 +35,13 @@ func (b Cluster) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			order = []int{clusterServers, 1}
 		}
 		for _, servers := range order {
-			create, cascade, err := b.round(ctx, d, fmt.Sprintf("round-%d-%d", round, servers), servers)
+			create, cascade, err := b.round(ctx, c, fmt.Sprintf("round-%d-%d", round, servers), servers)
 			if err != nil {
 				return nil, fmt.Errorf("%d NATS servers: %w", servers, err)
 			}
 			of[servers].create, of[servers].cascade = append(of[servers].create, create), append(of[servers].cascade, cascade)
 		}
-		d.Progress("rounds", round+1, b.Rounds)
+		c.Progress("rounds", round+1, b.Rounds)
 	}
 	create, cascade := median(of[clusterServers].create), median(of[clusterServers].cascade)
 	one, oneCascade := median(of[1].create), median(of[1].cascade)
@@ -62,26 +55,18 @@ func (b Cluster) Run(ctx context.Context, d *Deployment) (*Result, error) {
 }
 
 // round returns the rates of creations and of a cascade.
-func (b Cluster) round(ctx context.Context, d *Deployment, name string, servers int) (create, cascade float64, err error) {
+func (b Cluster) round(ctx context.Context, c bench.Config, name string, servers int) (create, cascade float64, err error) {
 	quiet := slog.New(slog.DiscardHandler) // NATS warns of each start and stop of a cluster
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: filepath.Join(d.c.Dir, name), Servers: servers, Version: d.c.Version, Log: quiet})
+	d, err := bench.Start(ctx, allinone.Config{Dir: filepath.Join(c.Dir, name), Servers: servers, Version: c.Version, Log: quiet}, c)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, stack.Stop()) }()
-	if err := stack.Await(ctx); err != nil {
-		return 0, 0, err
-	}
-	nc, err := stack.Conn(bus.LocalUser)
+	defer func() { err = errors.Join(err, d.Close()) }()
+	created, err := bench.Create{Objects: b.Objects, Callers: 64, Batch: 1}.Run(ctx, d)
 	if err != nil {
 		return 0, 0, err
 	}
-	own := &Deployment{Client: client.New(nc, client.WithActor(Actor)), c: d.c, Conn: stack.Conn}
-	created, err := Create{Objects: b.Objects, Callers: 64, Batch: 1}.Run(ctx, own)
-	if err != nil {
-		return 0, 0, err
-	}
-	deleted, err := Cascade{Objects: b.Objects, Shape: "wide", Policy: "Background"}.Run(ctx, own)
+	deleted, err := bench.Cascade{Objects: b.Objects, Shape: "wide", Policy: "Background"}.Run(ctx, d)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -1,4 +1,4 @@
-package bench
+package benchmarks
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -31,22 +32,27 @@ const callsTime = 5 * time.Second
 
 // Run creates the objects, has them collected or deletes them, and measures one client that creates an object, or
 // deletes an owner of one object, after the other.
-func (b References) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	r := &Result{Name: fmt.Sprintf("references, %d absent owners each", b.References), Objects: b.Objects}
-	probe := d.probeCreate
+func (b References) Run(ctx context.Context, c bench.Config) (_ *bench.Result, err error) {
+	r := &bench.Result{Name: fmt.Sprintf("references, %d absent owners each", b.References), Objects: b.Objects}
+	probe := probeCreate
 	if b.Finalizers {
-		r.Name, probe = fmt.Sprintf("references, %d finalizers each", b.References), d.probeCascade
+		r.Name, probe = fmt.Sprintf("references, %d finalizers each", b.References), probeCascade
 	}
-	if err := d.withoutGrace(ctx); err != nil {
+	d, err := bench.Deploy(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	namespace, elsewhere := "bench-"+RandomName(), "bench-"+RandomName()
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := withoutGrace(ctx, d); err != nil {
+		return nil, err
+	}
+	namespace, elsewhere := "bench-"+bench.RandomName(), "bench-"+bench.RandomName()
 	for range 20 { // what is new takes longer
-		if _, err := probe(ctx, elsewhere); err != nil {
+		if _, err := probe(ctx, d, elsewhere); err != nil {
 			return nil, err
 		}
 	}
-	idle, err := CurrentRSS(d.PIDs())
+	idle, err := bench.CurrentRSS(d.PIDs())
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +68,7 @@ func (b References) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	g.Go(func() error {
 		for probing.Err() == nil {
 			begun := time.Now()
-			waited, err := probe(probing, elsewhere)
+			waited, err := probe(probing, d, elsewhere)
 			if err != nil && probing.Err() != nil {
 				took = append(took, time.Since(begun)) // it would have waited longer
 			}
@@ -77,7 +83,7 @@ func (b References) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			rss, err := CurrentRSS(d.PIDs())
+			rss, err := bench.CurrentRSS(d.PIDs())
 			if err != nil {
 				return err
 			}
@@ -101,14 +107,14 @@ func (b References) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, err
 	}
 	r.Latencies("what another client waits", took)
-	r.Detail("longest_wait_ms", Milliseconds(Percentile(took, 100)))
+	r.Detail("longest_wait_ms", bench.Milliseconds(bench.Percentile(took, 100)))
 	r.Detail("mib_above_idle", float64(most.Load()-min(idle, most.Load()))/(1<<20))
 	return r, nil
 }
 
 // load creates the objects, and waits until they are collected, or, while the calls of their finalizers are
 // published, for callsTime.
-func (b References) load(ctx context.Context, d *Deployment, namespace string) error {
+func (b References) load(ctx context.Context, d *bench.Deployment, namespace string) error {
 	c := client.New(d.Client.Conn(), client.WithRealm(d.Client.Realm()), client.WithActor("application"))
 	objects := c.Resource(client.Resource{Plural: "configmaps"}, namespace)
 	each := max(1, referencesAtOnce/b.References)
@@ -120,7 +126,7 @@ func (b References) load(ctx context.Context, d *Deployment, namespace string) e
 			for range min(each, b.Objects-from) {
 				list = append(list, b.object())
 			}
-			return FirstError(objects.CreateBatch(creating, list))
+			return bench.FirstError(objects.CreateBatch(creating, list))
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -142,7 +148,7 @@ func (b References) load(ctx context.Context, d *Deployment, namespace string) e
 }
 
 func (b References) object() *coppicev1.Object {
-	o := &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Name: RandomName()}}
+	o := &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Name: bench.RandomName()}}
 	for i := range b.References {
 		if b.Finalizers {
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, fmt.Sprintf("bench.coppice.dev/f%04d", i))
@@ -156,7 +162,7 @@ func (b References) object() *coppicev1.Object {
 }
 
 // withoutGrace has objects collected at once whose owners were never seen.
-func (d *Deployment) withoutGrace(ctx context.Context) error {
+func withoutGrace(ctx context.Context, d *bench.Deployment) error {
 	realms := d.Client.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "")
 	_, err := realms.Create(ctx, &coppicev1.Object{
 		ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: []byte(`{"ownerGrace":"0s"}`),
@@ -165,25 +171,25 @@ func (d *Deployment) withoutGrace(ctx context.Context) error {
 }
 
 // probeCreate creates an object.
-func (d *Deployment) probeCreate(ctx context.Context, namespace string) (time.Duration, error) {
+func probeCreate(ctx context.Context, d *bench.Deployment, namespace string) (time.Duration, error) {
 	start := time.Now()
-	_, err := d.Client.Resource(Pods, namespace).Create(ctx, NewObject(Kept))
+	_, err := d.Client.Resource(bench.Pods, namespace).Create(ctx, bench.NewObject(bench.Kept))
 	return time.Since(start), err
 }
 
 // probeCascade deletes an owner of one object, and waits until the object is gone.
-func (d *Deployment) probeCascade(ctx context.Context, namespace string) (time.Duration, error) {
-	owner, err := CreateOwner(ctx, d.Client, namespace)
+func probeCascade(ctx context.Context, d *bench.Deployment, namespace string) (time.Duration, error) {
+	owner, err := bench.CreateOwner(ctx, d.Client, namespace)
 	if err != nil {
 		return 0, err
 	}
-	objects := d.Client.Resource(Pods, namespace)
-	o := NewObject(Collected, client.NewOwnerReference(owner))
+	objects := d.Client.Resource(bench.Pods, namespace)
+	o := bench.NewObject(bench.Collected, client.NewOwnerReference(owner))
 	if _, err := objects.Create(ctx, o); err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	if _, err := d.Client.Resource(Deployments, namespace).Delete(ctx, owner.GetMetadata().GetName()); err != nil {
+	if _, err := d.Client.Resource(bench.Deployments, namespace).Delete(ctx, owner.GetMetadata().GetName()); err != nil {
 		return 0, err
 	}
 	err = poll.UntilAt(ctx, time.Millisecond, func() (bool, error) {

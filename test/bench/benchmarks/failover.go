@@ -1,17 +1,17 @@
-package bench
+package benchmarks
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/poll"
@@ -32,34 +32,25 @@ type Failover struct {
 // Run starts two graph services as processes, and creates one object after another while it
 // kills the writer, and then stops it, Rounds times each. A gap is the longest time between
 // two replies meanwhile. Seconds is the longest gap after a kill.
-func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error) {
-	if !d.local() {
-		return nil, errElsewhere
-	}
-	c := d.c
-	c.Dir = filepath.Join(d.c.Dir, "failover")
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, err
-	}
-	d = &Deployment{c: c}
-	server, start, err := d.server()
+func (b Failover) Run(ctx context.Context, c bench.Config) (_ *bench.Result, err error) {
+	server, start, err := c.StartServer()
 	if err != nil {
 		return nil, err
 	}
-	pair := &pair{start: func(name string) (*Child, error) {
-		return start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, name), "--secret", filepath.Join(d.c.Dir, secret.FileName), "--lease", b.Lease.String())
+	pair := &pair{start: func(name string) (*bench.Child, error) {
+		return start(bus.RoleGraph, "--data", filepath.Join(c.Dir, name), "--secret", filepath.Join(c.Dir, secret.FileName), "--lease", b.Lease.String())
 	}}
 	defer func() { err = errors.Join(err, pair.end(), server.Shutdown()) }()
 	if err := pair.begin(); err != nil {
 		return nil, err
 	}
-	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(Actor)...)
+	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", c.Log, server.Options(bench.Actor)...)
 	if err != nil {
 		return nil, err
 	}
 	defer nc.Close()
-	d.Client = client.New(nc, client.WithActor(Actor))
-	operator, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(bus.RoleOperator)...)
+	d := bench.Running(client.New(nc, client.WithActor(bench.Actor)), c)
+	operator, err := dial.Service(ctx, server.URL(), "coppice-bench", c.Log, server.Options(bus.RoleOperator)...)
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +63,12 @@ func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Name: "failover", Objects: b.Objects, Sync: true, Processes: 3, Version: d.c.Version}
+	r := &bench.Result{Name: "failover", Objects: b.Objects, Sync: true, Processes: 3, Version: c.Version}
 	began := time.Now()
 	for i, kind := range []struct {
 		name string
-		end  func(*Child) error
-	}{{"kill", (*Child).Kill}, {"stop", (*Child).Stop}} {
+		end  func(*bench.Child) error
+	}{{"kill", (*bench.Child).Kill}, {"stop", (*bench.Child).Stop}} {
 		var gaps []time.Duration
 		for round := range b.Rounds {
 			gap, err := pair.gap(ctx, p, kind.end)
@@ -85,7 +76,7 @@ func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error)
 				return nil, fmt.Errorf("%s %d: %w", kind.name, round+1, err)
 			}
 			gaps = append(gaps, gap)
-			d.Progress("fail-overs", i*b.Rounds+round+1, 2*b.Rounds)
+			c.Progress("fail-overs", i*b.Rounds+round+1, 2*b.Rounds)
 		}
 		slices.Sort(gaps)
 		r.Detail(kind.name+"_median_seconds", gaps[len(gaps)/2].Seconds())
@@ -99,8 +90,8 @@ func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error)
 
 // pair is two graph services, of which one writes.
 type pair struct {
-	start    func(name string) (*Child, error)
-	children [2]*Child
+	start    func(name string) (*bench.Child, error)
+	children [2]*bench.Child
 	operator client.OperationsClient
 }
 
@@ -115,13 +106,13 @@ func (p *pair) begin() (err error) {
 
 // gap ends the writer while commands are sent, and starts it again. It returns the longest
 // time between two replies. Before, it waits until the other one has caught up and stands by.
-func (p *pair) gap(ctx context.Context, at Place, end func(*Child) error) (longest time.Duration, err error) {
+func (p *pair) gap(ctx context.Context, at bench.Place, end func(*bench.Child) error) (longest time.Duration, err error) {
 	writer, err := p.writer(ctx)
 	if err != nil {
 		return 0, err
 	}
 	other := p.children[1-writer]
-	if err := poll.Until(ctx, func() (bool, error) { return other.out.has("standing by"), other.Alive() }); err != nil {
+	if err := poll.Until(ctx, func() (bool, error) { return other.Printed("standing by"), other.Alive() }); err != nil {
 		return 0, err
 	}
 	if _, err := at.Objects.Create(ctx, at.Dependent()); err != nil {

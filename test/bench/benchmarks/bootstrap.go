@@ -1,4 +1,4 @@
-package bench
+package benchmarks
 
 import (
 	"context"
@@ -13,11 +13,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -41,34 +43,42 @@ const tailShare = 100
 // do: an empty one by a replay of the log, an empty one from the snapshot, and one whose state
 // ends before the updates, from the snapshot too. Seconds is the second of them, and Objects
 // counts the events. All three must have the same content.
-func (b Bootstrap) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	if !d.local() {
-		return nil, errElsewhere
+func (b Bootstrap) Run(ctx context.Context, c bench.Config) (*bench.Result, error) {
+	c.Archive = lifecycle.Retention{} // all of the log must be in the stream
+	names := make([]string, b.Objects)
+	for i := range names {
+		names[i] = bench.RandomName()
 	}
-	names, p, err := b.create(ctx, d)
+	var p bench.Place
+	err := deployed(ctx, c, func(d *bench.Deployment) (err error) {
+		if p, err = d.NewPlace(ctx); err != nil {
+			return err
+		}
+		return b.each(ctx, d, "creating objects", p, names, "no", client.ResourceClient.CreateBatch)
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := d.End(); err != nil {
-		return nil, err
-	}
-	live, stale := filepath.Join(d.c.Dir, "graph", bus.DefaultRealm), filepath.Join(d.c.Dir, "stale", bus.DefaultRealm)
+	live, stale := filepath.Join(c.Dir, "graph", bus.DefaultRealm), filepath.Join(c.Dir, "stale", bus.DefaultRealm)
 	if err := os.CopyFS(stale, os.DirFS(live)); err != nil {
 		return nil, err
 	}
 	if !b.Created {
-		if err := b.again(ctx, d, func(d *Deployment) error { return b.update(ctx, d, p, names) }); err != nil {
+		if err := deployed(ctx, c, func(d *bench.Deployment) error {
+			p.Objects = d.Client.Resource(bench.Pods, p.Namespace)
+			return b.each(ctx, d, "updating objects", p, names, "yes", client.ResourceClient.UpdateBatch)
+		}); err != nil {
 			return nil, err
 		}
 	}
-	r := &Result{Name: "bootstrap"}
+	r := &bench.Result{Name: "bootstrap"}
 	start := time.Now()
-	a, err := b.archive(ctx, d, live, r)
+	a, err := b.archive(ctx, c, live, r)
 	if err != nil {
 		return nil, err
 	}
 	r.Detail("snapshot_seconds", time.Since(start).Seconds())
-	if err := b.again(ctx, d, func(d *Deployment) error {
+	if err := deployed(ctx, c, func(d *bench.Deployment) error {
 		p, err := d.NewPlace(ctx)
 		if err != nil {
 			return err
@@ -77,38 +87,21 @@ func (b Bootstrap) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	}); err != nil {
 		return nil, err
 	}
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Roles: bus.Roles(bus.DefaultRealm)})
+	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Roles: bus.Roles(bus.DefaultRealm)})
 	if err != nil {
 		return nil, err
 	}
 	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", slog.New(slog.DiscardHandler), server.Options(bus.RoleGraph)...)
 	if err == nil {
-		err = b.measure(ctx, d, nc, a, r)
+		err = b.measure(ctx, c, nc, a, r)
 		nc.Close()
 	}
 	return r, errors.Join(err, server.Shutdown())
 }
 
-// create creates the objects, and returns their names.
-func (b Bootstrap) create(ctx context.Context, d *Deployment) (names []string, p Place, err error) {
-	names = make([]string, b.Objects)
-	for i := range names {
-		names[i] = RandomName()
-	}
-	if p, err = d.NewPlace(ctx); err != nil {
-		return nil, p, err
-	}
-	return names, p, b.each(ctx, d, "creating objects", p, names, "no", client.ResourceClient.CreateBatch)
-}
-
-func (b Bootstrap) update(ctx context.Context, d *Deployment, p Place, names []string) error {
-	p.Objects = d.Client.Resource(Pods, p.Namespace)
-	return b.each(ctx, d, "updating objects", p, names, "yes", client.ResourceClient.UpdateBatch)
-}
-
 // each sends the objects with these names, in batches.
 func (Bootstrap) each(
-	ctx context.Context, d *Deployment, what string, p Place, names []string, updated string,
+	ctx context.Context, d *bench.Deployment, what string, p bench.Place, names []string, updated string,
 	send func(client.ResourceClient, context.Context, []*client.Object, ...client.WriteOption) ([]client.Result, error),
 ) error {
 	return d.InBatches(ctx, what, len(names), func(ctx context.Context, from, to int) error {
@@ -118,24 +111,13 @@ func (Bootstrap) each(
 			o.Metadata.Name, o.Metadata.Labels["updated"] = name, updated
 			list = append(list, o)
 		}
-		return FirstError(send(p.Objects, ctx, list))
+		return bench.FirstError(send(p.Objects, ctx, list))
 	})
 }
 
-// again starts the deployment again on its data, and stops it after do.
-func (Bootstrap) again(ctx context.Context, d *Deployment, do func(*Deployment) error) error {
-	c := d.c
-	c.Measuring = nil
-	next, err := Deploy(ctx, c)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(next), next.Close())
-}
-
 // archive writes a snapshot of the state in a directory to an archive.
-func (Bootstrap) archive(ctx context.Context, d *Deployment, dir string, r *Result) (a *archivestate.Archive, err error) {
-	store, err := stores.Opener{}.Create(ctx, archive.Location{Scheme: "file", Dir: filepath.Join(d.c.Dir, "bench-archive")})
+func (Bootstrap) archive(ctx context.Context, c bench.Config, dir string, r *bench.Result) (a *archivestate.Archive, err error) {
+	store, err := stores.Opener{}.Create(ctx, archive.Location{Scheme: "file", Dir: filepath.Join(c.Dir, "bench-archive")})
 	if err != nil {
 		return nil, err
 	}
@@ -144,21 +126,20 @@ func (Bootstrap) archive(ctx context.Context, d *Deployment, dir string, r *Resu
 		return nil, err
 	}
 	snap := s.Snapshot()
-	info, err := archivestate.PutSnapshot(ctx, store, snap, "", Actor, time.Now())
+	info, err := archivestate.PutSnapshot(ctx, store, snap, "", bench.Actor, time.Now())
 	if err := errors.Join(err, snap.Close(), s.Close()); err != nil {
 		return nil, err
 	}
 	r.Detail("snapshot_bytes", float64(info.Size))
-	return &archivestate.Archive{Store: store, Realm: [16]byte(info.Checkpoint.GetRealmId()), Log: d.c.Log}, nil
+	return &archivestate.Archive{Store: store, Realm: [16]byte(info.Checkpoint.GetRealmId()), Log: c.Log}, nil
 }
 
-func (b Bootstrap) measure(ctx context.Context, d *Deployment, nc *nats.Conn, a *archivestate.Archive, r *Result) error {
-	d.Client = client.New(nc)
+func (b Bootstrap) measure(ctx context.Context, c bench.Config, nc *nats.Conn, a *archivestate.Archive, r *bench.Result) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
 	}
-	secrets, err := secret.Load(filepath.Join(d.c.Dir, secret.FileName))
+	secrets, err := secret.Load(filepath.Join(c.Dir, secret.FileName))
 	if err != nil {
 		return err
 	}
@@ -166,7 +147,7 @@ func (b Bootstrap) measure(ctx context.Context, d *Deployment, nc *nats.Conn, a 
 	if err != nil {
 		return err
 	}
-	replayed, started, stale := filepath.Join(d.c.Dir, "replayed"), filepath.Join(d.c.Dir, "started"), filepath.Join(d.c.Dir, "stale")
+	replayed, started, stale := filepath.Join(c.Dir, "replayed"), filepath.Join(c.Dir, "started"), filepath.Join(c.Dir, "stale")
 	begun := time.Now()
 	done, err := replay.Rebuild(ctx, nc, bus.DefaultRealm, replayed, secrets)
 	if err != nil {
@@ -174,29 +155,29 @@ func (b Bootstrap) measure(ctx context.Context, d *Deployment, nc *nats.Conn, a 
 	}
 	whole := time.Since(begun).Seconds()
 	r.Objects = int(done.Events)
-	m, err := d.Measure(ctx)
+	m, err := bench.Running(client.New(nc), c).Measure(ctx)
 	if err != nil {
 		return err
 	}
-	if err := b.begin(ctx, log, a, started); err != nil {
+	if err := startReplica(ctx, log, a, started); err != nil {
 		return err
 	}
 	if err := m.Stop(ctx, r); err != nil {
 		return err
 	}
 	begun = time.Now()
-	if err := b.begin(ctx, log, a, stale); err != nil {
+	if err := startReplica(ctx, log, a, stale); err != nil {
 		return err
 	}
 	r.Detail("stale_seconds", time.Since(begun).Seconds())
 	r.Detail("replay_seconds", whole)
 	r.Detail("replay_to_bootstrap", whole/r.Seconds)
-	return b.same(replayed, started, stale)
+	return sameContent(replayed, started, stale)
 }
 
-// begin starts a replica from the archive, or from the first commit if the archive has no snapshot yet, up to the end of
+// startReplica starts a replica from the archive, or from the first commit if the archive has no snapshot yet, up to the end of
 // the log.
-func (Bootstrap) begin(ctx context.Context, log *eventlog.Log, a *archivestate.Archive, dir string) error {
+func startReplica(ctx context.Context, log *eventlog.Log, a *archivestate.Archive, dir string) error {
 	last, err := log.LastCommit(ctx)
 	if err != nil {
 		return err
@@ -218,8 +199,8 @@ func (Bootstrap) begin(ctx context.Context, log *eventlog.Log, a *archivestate.A
 	})
 }
 
-// same checks that states have the same content.
-func (Bootstrap) same(dirs ...string) error {
+// sameContent checks that states have the same content.
+func sameContent(dirs ...string) error {
 	var first [32]byte
 	for i, dir := range dirs {
 		s, err := state.Open(filepath.Join(dir, bus.DefaultRealm), state.Config{})
