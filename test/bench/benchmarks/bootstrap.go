@@ -4,23 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/dial"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -87,16 +80,7 @@ func (b Bootstrap) Run(ctx context.Context, c bench.Config) (*bench.Result, erro
 	}); err != nil {
 		return nil, err
 	}
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Roles: bus.Roles(bus.DefaultRealm)})
-	if err != nil {
-		return nil, err
-	}
-	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", slog.New(slog.DiscardHandler), server.Options(bus.RoleGraph)...)
-	if err == nil {
-		err = b.measure(ctx, c, nc, a, r)
-		nc.Close()
-	}
-	return r, errors.Join(err, server.Shutdown())
+	return r, withLog(ctx, c.Dir, func(log *storedLog) error { return b.measure(ctx, c, log, a, r) })
 }
 
 // each sends the objects with these names, in batches.
@@ -134,39 +118,27 @@ func (Bootstrap) archive(ctx context.Context, c bench.Config, dir string, r *ben
 	return &archivestate.Archive{Store: store, Realm: [16]byte(info.Checkpoint.GetRealmId()), Log: c.Log}, nil
 }
 
-func (b Bootstrap) measure(ctx context.Context, c bench.Config, nc *nats.Conn, a *archivestate.Archive, r *bench.Result) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	secrets, err := secret.Load(filepath.Join(c.Dir, secret.FileName))
-	if err != nil {
-		return err
-	}
-	log, err := eventlog.OpenExisting(ctx, js, bus.DefaultRealm, eventlog.NewKeys(secrets, bus.DefaultRealm))
-	if err != nil {
-		return err
-	}
+func (b Bootstrap) measure(ctx context.Context, c bench.Config, log *storedLog, a *archivestate.Archive, r *bench.Result) error {
 	replayed, started, stale := filepath.Join(c.Dir, "replayed"), filepath.Join(c.Dir, "started"), filepath.Join(c.Dir, "stale")
 	begun := time.Now()
-	done, err := replay.Rebuild(ctx, nc, bus.DefaultRealm, replayed, secrets)
+	done, err := replay.Rebuild(ctx, log.nc, bus.DefaultRealm, replayed, log.secrets)
 	if err != nil {
 		return err
 	}
 	whole := time.Since(begun).Seconds()
 	r.Objects = int(done.Events)
-	m, err := bench.Running(client.New(nc), c).Measure(ctx)
+	m, err := bench.Running(client.New(log.nc), c).Measure(ctx)
 	if err != nil {
 		return err
 	}
-	if err := startReplica(ctx, log, a, started); err != nil {
+	if err := startReplica(ctx, log.Log, a, started); err != nil {
 		return err
 	}
 	if err := m.Stop(ctx, r); err != nil {
 		return err
 	}
 	begun = time.Now()
-	if err := startReplica(ctx, log, a, stale); err != nil {
+	if err := startReplica(ctx, log.Log, a, stale); err != nil {
 		return err
 	}
 	r.Detail("stale_seconds", time.Since(begun).Seconds())

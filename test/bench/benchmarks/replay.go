@@ -3,20 +3,13 @@ package benchmarks
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/dial"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 )
@@ -35,12 +28,12 @@ func (b Replay) Run(ctx context.Context, c bench.Config) (*bench.Result, error) 
 	if err := deployed(ctx, c, func(d *bench.Deployment) error { return b.makeLog(ctx, d) }); err != nil {
 		return nil, err
 	}
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Roles: bus.Roles(bus.DefaultRealm)})
-	if err != nil {
-		return nil, err
-	}
-	r, err := b.replay(ctx, c, server)
-	return r, errors.Join(err, server.Shutdown())
+	var r *bench.Result
+	err := withLog(ctx, c.Dir, func(log *storedLog) (err error) {
+		r, err = b.replay(ctx, c, log)
+		return err
+	})
+	return r, err
 }
 
 func (b Replay) makeLog(ctx context.Context, d *bench.Deployment) (err error) {
@@ -52,22 +45,13 @@ func (b Replay) makeLog(ctx context.Context, d *bench.Deployment) (err error) {
 	return err
 }
 
-func (b Replay) replay(ctx context.Context, c bench.Config, server *natsd.Server) (*bench.Result, error) {
-	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", slog.New(slog.DiscardHandler), server.Options(bus.RoleGraph)...)
-	if err != nil {
-		return nil, err
-	}
-	defer nc.Close()
-	d := bench.Running(client.New(nc), c)
-	secrets, err := secret.Load(filepath.Join(c.Dir, secret.FileName))
-	if err != nil {
-		return nil, err
-	}
+func (b Replay) replay(ctx context.Context, c bench.Config, log *storedLog) (*bench.Result, error) {
+	d := bench.Running(client.New(log.nc), c)
 	m, err := d.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
-	replayed, err := replay.Rebuild(ctx, nc, bus.DefaultRealm, filepath.Join(c.Dir, "replayed"), secrets)
+	replayed, err := replay.Rebuild(ctx, log.nc, bus.DefaultRealm, filepath.Join(c.Dir, "replayed"), log.secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +61,7 @@ func (b Replay) replay(ctx context.Context, c bench.Config, server *natsd.Server
 	}
 	r.Detail("commits_replayed", float64(replayed.Commits))
 	r.Detail("bytes_replayed", float64(m.Before.Bytes))
-	return r, errors.Join(b.pass(ctx, nc, d, r, "read", func([]byte) error { return nil }), b.pass(ctx, nc, d, r, "decode", func(commit []byte) error {
+	return r, errors.Join(b.pass(ctx, log, d, r, "read", func([]byte) error { return nil }), b.pass(ctx, log, d, r, "decode", func(commit []byte) error {
 		c, err := eventlog.Decode(commit)
 		if err != nil {
 			return err
@@ -88,12 +72,8 @@ func (b Replay) replay(ctx context.Context, c bench.Config, server *natsd.Server
 
 // pass reads the log once more without folding it, and adds the time and the CPU
 // time to r: the part of a replay that is not the fold.
-func (b Replay) pass(ctx context.Context, nc *nats.Conn, d *bench.Deployment, r *bench.Result, name string, visit func(commit []byte) error) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	log, err := eventlog.OpenExisting(ctx, js, bus.DefaultRealm, nil)
+func (b Replay) pass(ctx context.Context, stored *storedLog, d *bench.Deployment, r *bench.Result, name string, visit func(commit []byte) error) error {
+	log, err := eventlog.OpenExisting(ctx, stored.js, bus.DefaultRealm, nil) // without the keys
 	if err != nil {
 		return err
 	}

@@ -20,16 +20,11 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
-	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/dial"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/poll"
-	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archivestate"
-	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
@@ -60,7 +55,7 @@ func (b Retention) Run(ctx context.Context, c bench.Config) (*bench.Result, erro
 	if err := run.live(ctx); err != nil {
 		return nil, err
 	}
-	return r, run.replica(ctx)
+	return r, withLog(ctx, run.dir, func(log *storedLog) error { return run.replica(ctx, log) })
 }
 
 // retained is one run.
@@ -314,40 +309,18 @@ func (b *retained) deletedAfter(ctx context.Context, sequence uint64) (*client.L
 }
 
 // replica starts an empty replica from the archive and the rest of the log, and compares it with the state.
-func (b *retained) replica(ctx context.Context) (err error) {
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(b.dir, "nats"), Roles: bus.Roles(bus.DefaultRealm)})
+func (b *retained) replica(ctx context.Context, log *storedLog) error {
+	store, err := b.open(log.nc)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Shutdown()) }()
-	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", b.c.Log, server.Options(bus.RoleGraph)...)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	secrets, err := secret.Load(filepath.Join(b.dir, secret.FileName))
-	if err != nil {
-		return err
-	}
-	log, err := eventlog.OpenExisting(ctx, js, bus.DefaultRealm, eventlog.NewKeys(secrets, bus.DefaultRealm))
-	if err != nil {
-		return err
-	}
-	store, err := b.open(nc)
-	if err != nil {
-		return err
-	}
-	realm, err := wholelog.New(ctx, log, store, [16]byte{}).RealmID(ctx)
+	realm, err := wholelog.New(ctx, log.Log, store, [16]byte{}).RealmID(ctx)
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
 	a := &archivestate.Archive{Store: store, Realm: realm, Log: b.c.Log}
-	if err := startReplica(ctx, log, a, filepath.Join(b.dir, "replica")); err != nil {
+	if err := startReplica(ctx, log.Log, a, filepath.Join(b.dir, "replica")); err != nil {
 		return err
 	}
 	b.r.Detail("replica_seconds", time.Since(begun).Seconds())
