@@ -45,6 +45,7 @@ func benchmarkCommand(a *cli.App, b bench.Command) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	flags := bench.AddFlags(c.Flags())
+	flags.Lookup("dir").Usage += ", without --server"
 	run := b.Flags(flags)
 	flags.Count(&config.Processors, "processors", 1, "number of garbage processors, without --server")
 	flags.BoolVar(&config.Processes, "processes", false, "run each service as a process of its own, without --server")

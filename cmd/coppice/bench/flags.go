@@ -28,7 +28,7 @@ type Flags struct {
 func AddFlags(set *pflag.FlagSet) *Flags {
 	f := &Flags{FlagSet: set}
 	f.StringVarP(&f.output, "output", "o", "table", "table or json")
-	f.StringVar(&f.dir, "dir", "", "directory in which to create the temporary directory, without --server")
+	f.StringVar(&f.dir, "dir", "", "directory in which to create the temporary directory")
 	f.StringVar(&f.profile, "profile", "", "directory to write profiles of this process to, while it is measured: cpu, allocs, block, mutex")
 	f.Check(func() error {
 		if f.output != "table" && f.output != "json" {
