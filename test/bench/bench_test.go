@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,9 +39,7 @@ func TestStagesExist(t *testing.T) {
 	t.Parallel()
 	declared := func(dir, pattern string) bool {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return slices.ContainsFunc(files, func(file string) bool {
 			code, err := os.ReadFile(file)
 			return err == nil && !strings.HasSuffix(file, "_test.go") && regexp.MustCompile(pattern).Match(code)
@@ -81,9 +80,7 @@ func TestPage(t *testing.T) {
 	}}
 	p.linear = []*result{{Objects: 100, ObjectsPerSecond: 1000, CPUSeconds: 0.001}, {Objects: 5000, ObjectsPerSecond: 1000, CPUSeconds: 0.1}}
 	var b strings.Builder
-	if err := p.write(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.write(&b))
 	for _, want := range []string{
 		"| cost of an object in a wide cascade of 5,000 against one of 100 | | within 1.3x | 1.00x the time, 2.00x the CPU | **no** |",
 		"| 5,000 | 1,000 | 20.0 us |",
@@ -171,9 +168,7 @@ Type: cpu
 		t.Errorf("the time goes to %v", got)
 	}
 	var b strings.Builder
-	if err := root.draw(&b, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, root.draw(&b, "a test"))
 	for _, want := range []string{"a test: 1.50 s of CPU", "<title>main.main: 1500 ms, 100.0%</title>", "memmove: 1200 ms, 80.0%", "</svg>"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the drawing does not have %q:\n%s", want, b.String())
@@ -201,36 +196,24 @@ func TestKept(t *testing.T) {
 	dir := t.TempDir()
 	file, one, other := filepath.Join(dir, "kept"), filepath.Join(dir, "one"), filepath.Join(dir, "other")
 	for _, program := range []string{one, other} {
-		if err := os.WriteFile(program, []byte(program), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(program, []byte(program), 0o600))
 	}
 	open := func(program string) *kept {
 		k, err := openKept(file, program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return k
 	}
 	k := open(one)
 	for _, objects := range []int{7, 8} {
-		if err := k.add("cascade", &result{Objects: objects}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, k.add("cascade", &result{Objects: objects}))
 	}
 	if _, err := k.f.WriteString(`{"program": "interrup`); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.close())
 	k = open(other)
-	if err := k.add("create", &result{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.add("create", &result{}))
+	must.Succeed(t, k.close())
 	for program, want := range map[string][]int{one: {7, 8}, other: nil} {
 		k := open(program)
 		var got []int

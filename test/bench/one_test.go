@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // Each benchmark checks what came of it, and leaves nothing behind; it is small here.
 func TestOne(t *testing.T) {
 	t.Parallel()
 	ctx, dir, coppice, profiles := testkit.Context(t), t.TempDir(), filepath.Join(t.TempDir(), "coppice"), t.TempDir()
-	if err := build(ctx, coppice); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, build(ctx, coppice))
 	t.Cleanup(func() { // when all have run
 		for dir, want := range map[string]int{dir: 0, profiles: 4} {
 			if files, err := os.ReadDir(dir); err != nil || len(files) != want {
