@@ -28,12 +28,12 @@ type forest struct {
 
 const (
 	forestObjects = 20000
-	widePods     = 17000 // more than one page of edges
-	deepSets     = 30
-	podsOfSet    = 49
-	partingPods  = forestObjects - 4 - widePods - deepSets*(1+podsOfSet)
-	keptEvery    = 50
-	batch        = 500
+	widePods      = 17000 // more than one page of edges
+	deepSets      = 30
+	podsOfSet     = 49
+	partingPods   = forestObjects - 4 - widePods - deepSets*(1+podsOfSet)
+	keptEvery     = 50
+	batch         = 500
 )
 
 // planned is an object with its expected state after the cascade.

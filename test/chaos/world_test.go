@@ -20,14 +20,14 @@ import (
 
 // world is a realm whose services are killed, with a client that retries.
 type world struct {
-	t      *testing.T
-	child  childConfig
-	nc     *nats.Conn
-	ledger *ledger
-	log    *auditor
-	rand   *rand.Rand
+	t       *testing.T
+	child   childConfig
+	nc      *nats.Conn
+	ledger  *ledger
+	log     *auditor
+	rand    *rand.Rand
 	forests []*forest
-	first  int // the number of the first forest
+	first   int // the number of the first forest
 	// look lets the auditor read the log while no process runs.
 	look func(context.Context)
 	// deleting counts the deletions that are retried after a process was killed.
