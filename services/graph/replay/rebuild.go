@@ -33,7 +33,7 @@ var ErrNoRealm = errors.New("there is no such realm: it has no log")
 // The error wraps ErrNoRealm if the realm has no log, state.ErrLocked if the state is in use, a
 // MismatchError if the log has lost commits that the graph service has seen, a CutError if
 // the stream does not have the first commit of the realm, or an eventlog.BrokenError if it lacks
-// others. In the last two cases use bootstrap.Rebuild, which reads what is missing from the archive.
+// others. In the last two cases use archivestate.Rebuild, which reads what is missing from the archive.
 func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secret.Secrets) (r Rebuilt, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

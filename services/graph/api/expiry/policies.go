@@ -15,11 +15,6 @@ import (
 // Resource is the resource of expiry policies.
 const Resource = expirypolicy.Plural + "." + lifecycle.Group
 
-// MaxPolicies is the maximum number of expiry policies in a realm, and in a request. The
-// scanner has each evaluated on all objects of its kind, once a minute, and the writer parses each
-// that it stores.
-const MaxPolicies = 100
-
 // Policies evaluates the expiry policies of a realm. The writer serves it.
 type Policies struct {
 	*serve.Writer

@@ -8,6 +8,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/api/expiry"
+	"github.com/coppice-gc/coppice/services/graph/api/expiry/evaluated"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 )
 
@@ -18,8 +19,8 @@ func checkPolicy(at bus.API, decide decider) decider {
 		return decide
 	}
 	return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-		if i >= expiry.MaxPolicies {
-			return nil, lifecycle.ErrBadRequest("%s: a request has at most %d expiry policies; send the others in another request", at, expiry.MaxPolicies)
+		if i >= evaluated.MaxPolicies {
+			return nil, lifecycle.ErrBadRequest("%s: a request has at most %d expiry policies; send the others in another request", at, evaluated.MaxPolicies)
 		}
 		out, err := decide(ctx, at, i)
 		if err != nil {
@@ -30,9 +31,9 @@ func checkPolicy(at bus.API, decide decider) decider {
 			if e.Object.Body == nil {
 				continue
 			}
-			if _, stored := ctx.Brake(at.Kind); e.Type == lifecycle.ObjectCreated && stored >= expiry.MaxPolicies {
+			if _, stored := ctx.Brake(at.Kind); e.Type == lifecycle.ObjectCreated && stored >= evaluated.MaxPolicies {
 				return nil, &lifecycle.Error{
-					Reason: api.ErrInvalid, Message: fmt.Sprintf("%s: a realm has at most %d expiry policies; delete one first", at, expiry.MaxPolicies),
+					Reason: api.ErrInvalid, Message: fmt.Sprintf("%s: a realm has at most %d expiry policies; delete one first", at, evaluated.MaxPolicies),
 				}
 			}
 			if _, fail := expirypolicy.Parse(e.Object.Body.GetSpec()); fail != nil {

@@ -14,10 +14,15 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Limits of what is kept of evaluations. Policies that do not exist any more are among those that are
-// kept. Each scanner has at most one evaluation of a policy in progress.
+// MaxPolicies is the maximum number of expiry policies in a realm, and in a request. The
+// scanner has each evaluated on all objects of its kind, once a minute, and the writer parses each
+// that it stores.
+const MaxPolicies = 100
+
+// Limits of what is remembered of evaluations. Policies that do not exist any more are among those that are
+// remembered. Each scanner has at most one evaluation of a policy in progress.
 const (
-	maxKept       = 200 // twice as many as a realm can have
+	maxRemembered = 2 * MaxPolicies
 	maxInProgress = 4
 )
 
@@ -81,7 +86,7 @@ func (p *Policies) Add(r *coppicev1.ExamineRequest, page *Page, err *lifecycle.E
 	is := p.of[page.Of.UID]
 	if is == nil {
 		for u := range p.of { // any: that of a policy which exists comes back with its next evaluation
-			if len(p.of) < maxKept {
+			if len(p.of) < maxRemembered {
 				break
 			}
 			delete(p.of, u)

@@ -65,10 +65,10 @@ func TestEvaluations(t *testing.T) {
 	if n := len(e.of["p"].running); n > maxInProgress {
 		t.Errorf("%d evaluations are in progress", n)
 	}
-	for i := range 2 * maxKept {
+	for i := range 2 * maxRemembered {
 		e.Add(&coppicev1.ExamineRequest{}, &Page{Of: &lifecycle.Node{UID: uid.UID(fmt.Sprint(i))}}, nil, start)
 	}
-	if len(e.of) > maxKept {
+	if len(e.of) > maxRemembered {
 		t.Errorf("%d policies are kept", len(e.of))
 	}
 }
