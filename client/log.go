@@ -16,8 +16,10 @@ import (
 // logClient is the LogClient of a Client.
 type logClient struct{ c *Client }
 
-// LogCommit is a commit and its sequence in the log.
+// LogCommit is a commit and its place in the log.
 type LogCommit struct {
+	// Sequence is the position of the commit: the sequence of its message in the stream of the log. Each Sequence in
+	// reads of the log is one. Commit.Sequence counts the commits of the realm.
 	Sequence uint64
 	// Commit is nil for a message that is no commit, see IncludeSkipped, and with Undecoded.
 	*Commit

@@ -254,13 +254,13 @@ type CountTotal bool
 // ApplyToGraph sets o.CountTotal.
 func (v CountTotal) ApplyToGraph(o *GraphOptions) { o.CountTotal = bool(v) }
 
-// FromSequence is the sequence of the first commit to read, from 1.
+// FromSequence is the position of the first commit to read, from 1: see LogCommit.
 type FromSequence uint64
 
 // ApplyToLog sets o.FromSequence.
 func (v FromSequence) ApplyToLog(o *LogOptions) { o.FromSequence = uint64(v) }
 
-// ToSequence is the sequence of the last commit to read; by default the last of the log
+// ToSequence is the position of the last commit to read; by default the last of the log
 // when the call began.
 type ToSequence uint64
 

@@ -36,7 +36,7 @@ func (m Moment) String() string {
 type Past struct {
 	// Revision is the last revision of the commit.
 	Revision uint64
-	// Sequence is the sequence of the commit in the log: see LogCommit.
+	// Sequence is the position of the commit in the log: see LogCommit.
 	Sequence uint64
 	Time     time.Time
 }

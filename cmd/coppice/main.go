@@ -1,7 +1,8 @@
 // Command coppice runs Coppice's services, and is the command line client of a realm.
 //
-// This package has the flags and the wiring: commands.go lists all commands, and the commands that run
-// services are here as well. The packages in internal have the others:
+// This package has the flags and the wiring: commands.go lists all commands. Those that run services, set up an
+// installation (secret, nats-config, rebuild, version), measure it (bench) and show it (demo) are here as well. The
+// packages in internal have the others:
 //
 //	cli                                 what all commands share: connections, targets, manifests, formats, errors
 //	read, write, deletion               commands about objects

@@ -15,7 +15,7 @@ const (
 	VerbRestore          = "restore" // creates objects again that were deleted
 	VerbDelete           = "delete"
 	VerbDeleteCollection = "deletecollection"
-	VerbRemoveFinalizer  = "removefinalizer" // removes an external finalizer: updates, patches and applies keep them
+	VerbRemoveFinalizer  = "removefinalizer" // removes a finalizer: updates, patches and applies keep external ones
 	VerbResolve          = "resolve"
 	VerbPlan             = "plan"
 	VerbStatus           = "status"

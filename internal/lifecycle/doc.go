@@ -17,7 +17,8 @@
 //	errors.go    how a rule refuses; truncate.go shortens that
 //	validate.go  metadata that is refused or corrected                A1, A2
 //	json.go      JSON that is refused or corrected
-//	create.go update.go patch.go import.go                            A1, A2
+//	create.go update.go patch.go apply.go import.go importcheck.go    A1, A2
+//	ownercheck.go owners that do not keep the object that is written
 //	initializers.go  objects that are hidden until they are complete  A8
 //	delete.go    DELETE: policy, finalizers, deletionTimestamp        A4, A5
 //	grace.go     grace periods, and which objects need an agent       A4, A7
@@ -28,12 +29,15 @@
 //	notice.go    notices that expiry policies give before a deletion  B6
 //	policy.go    policies that protect objects by their labels        B2
 //	contents.go  contents of a namespace or kind that is deleted      A5.7
-//	finalizer.go removal of an external finalizer                     A2.8, A2.10
+//	finalizer.go removal of a finalizer by a client                   A2.8, A2.10
 //	force.go     removal of a finalizer by an operator, by force
 //	restore.go   objects that are created again                       B5
 //	unreadable.go  objects whose body cannot be decoded               B8
 //	realm.go     what the log records of the realm itself
 //	classify.go  owner references: solid, waiting, dangling, unknown  A12.6, A16
+//	claimed.go   references to one owner, in lists of any length
+//	moved.go     owners whose kind has moved to another group
+//	wide.go      objects with many references and finalizers
 //	evaluate.go  the collector's decision on an object                A12
 //	collect.go   the collector's commands, evaluated again            A12, A13, A15
 //	delay.go     which dependents delay a deletion in the foreground  A13

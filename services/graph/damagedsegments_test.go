@@ -40,15 +40,15 @@ func TestDamagedSegments(t *testing.T) {
 		want    string
 	}{
 		"two in a row": {func(a *archived) { a.cut(2) }, 0, []int{1, 2}, client.FromSequence(1),
-			"commits 4 to 9 with the revisions 28 to 33 are neither in the log nor in the archive: what follows them begins at sequence 10, "},
+			"commits 4 to 9 with the revisions 28 to 33 are neither in the log nor in the archive: what follows them begins at position 10 of the stream, "},
 		"in a hole": {holed(4, 5, 6, 7, 8, 9), 0, []int{1}, client.FromSequence(1),
-			"1 2 3 log of realm default: commits 4 to 6 with the revisions 28 to 30 are neither in the log nor in the archive: what follows them begins at sequence 7, "},
+			"1 2 3 log of realm default: commits 4 to 6 with the revisions 28 to 30 are neither in the log nor in the archive: what follows them begins at position 7 of the stream, "},
 		"in a hole, from behind it": {holed(4, 5, 6, 7, 8, 9), 0, []int{1}, client.FromSequence(7), "7 8 9 10 "},
 		"before a hole": {func(a *archived) {
 			a.holed(13, 14, 15)
 			a.truncate(10)
 		}, 1, []int{1, 4}, client.FromSequence(13),
-			"log of realm default: commits 13 to 15 with the revisions 37 to 39 are neither in the log nor in the archive: what follows them begins at sequence 16, "},
+			"log of realm default: commits 13 to 15 with the revisions 37 to 39 are neither in the log nor in the archive: what follows them begins at position 16 of the stream, "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestDamagedSegmentOfOrigin(t *testing.T) {
 	s := a.serve(t.TempDir(), func(c *graph.Config) { c.Archive = a.store })
 	a.WaitFor("the log that the realm continues", func() bool { return strings.HasPrefix(a.readLog(client.FromSequence(1)), "1 2 3 4 ") })
 	a.damage(segments[1])
-	const want = "commits 4 to 6 with the revisions 28 to 30 are neither in the log nor in the archive: what follows them begins at sequence 7, "
+	const want = "commits 4 to 6 with the revisions 28 to 30 are neither in the log nor in the archive: what follows them begins at position 7 of the stream, "
 	for _, from := range []client.LogOption{client.FromRevision(29), client.FromRevision(29), client.FromSequence(2)} {
 		if got := a.readLog(from); !strings.Contains(got, want) {
 			t.Errorf("from %v: %s, want %s", from, got, want)

@@ -192,7 +192,7 @@ func TestHolesAreNamed(t *testing.T) {
 				continue
 			}
 			got += "gap"
-			want := fmt.Sprintf("commits 3 to 4 with the revisions %d to %d are neither in the log nor in the archive: what follows them begins at sequence 5, with revision %d", revisions[3], revisions[5]-1, revisions[5])
+			want := fmt.Sprintf("commits 3 to 4 with the revisions %d to %d are neither in the log nor in the archive: what follows them begins at position 5 of the stream, with revision %d", revisions[3], revisions[5]-1, revisions[5])
 			if !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v: %v; want %q", tc.of, err, want)
 			}

@@ -118,7 +118,7 @@ func (r *following) takeTurns(ctx context.Context, caughtUp func() error) error 
 // serveReplica begins to serve readers.
 func (r *following) serveReplica() (*serve.Server, error) {
 	r.setServed(&served{r.state, r.events})
-	return api.ServeReplica(r.apiConfig(), api.Replica{
+	return api.ServeReplica(r.apiConfig(), api.ReplicaConfig{
 		Reached: r.hub.Wait,
 		Now:     r.time.Now,
 		Objects: objects.ReplicaConfig{Consumers: r.consumers, Grants: r.grants()},

@@ -155,7 +155,7 @@ func (t *term) serveWriter(ctx context.Context) error {
 	if !after(ctx, t.ready) {
 		return nil
 	}
-	server, err := api.ServeWriter(t.apiConfig(), api.Writer{
+	server, err := api.ServeWriter(t.apiConfig(), api.WriterConfig{
 		Writer: t.w,
 		Now:    t.time.Now,
 		Objects: objects.WriterConfig{

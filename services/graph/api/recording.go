@@ -14,7 +14,7 @@ import (
 // ServeRecording serves reads of the state of a recorded log, which never changes, and of its
 // past, until it is stopped. It refuses other verbs. Of r it needs Reached, Now and, in Streams, Verify, Log and
 // Heartbeat.
-func ServeRecording(c serve.Config, r Replica, past objects.Past) (*serve.Server, error) {
+func ServeRecording(c serve.Config, r ReplicaConfig, past objects.PastReader) (*serve.Server, error) {
 	served, err := serve.New(c, serve.Shares{}, "coppice-recording", "Coppice's object API: reads of a recorded log", "")
 	if err != nil {
 		return nil, err

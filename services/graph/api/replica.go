@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/api/streams"
 )
 
-// Replica is what ServeReplica needs in addition to a serve.Config.
-type Replica struct {
+// ReplicaConfig is what ServeReplica needs in addition to a serve.Config.
+type ReplicaConfig struct {
 	// Reached waits until the state has reached a revision.
 	Reached func(ctx context.Context, revision uint64) error
 	Now     func() time.Time
@@ -24,7 +24,7 @@ type Replica struct {
 const queueReplicas = "replicas"
 
 // ServeReplica serves reads at a named revision until it is stopped.
-func ServeReplica(c serve.Config, r Replica) (*serve.Server, error) {
+func ServeReplica(c serve.Config, r ReplicaConfig) (*serve.Server, error) {
 	served, err := serve.New(c, c.Process.Replicas(), "coppice-replica", "Coppice's graph: owners, dependents, watches", queueReplicas)
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// Writer is what ServeWriter needs in addition to a serve.Config.
-type Writer struct {
+// WriterConfig is what ServeWriter needs in addition to a serve.Config.
+type WriterConfig struct {
 	*writer.Writer
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
@@ -23,7 +23,7 @@ type Writer struct {
 }
 
 // ServeWriter serves commands and linearizable reads until it is stopped.
-func ServeWriter(c serve.Config, w Writer) (*serve.Server, error) {
+func ServeWriter(c serve.Config, w WriterConfig) (*serve.Server, error) {
 	served, err := serve.New(c, c.Process.Writers(), "coppice-writer", "Coppice's object API: commands and reads", "")
 	if err != nil {
 		return nil, err

@@ -21,6 +21,6 @@
 // It does not know what other clients do meanwhile. If the outcome depends on the order of
 // work (lifecycle's TestConfluent shows when), the plan has that of a breadth-first order.
 //
-// Its callers are the API's verb plan, on replicas, and the writer, which computes the
-// plan of a DELETE again in the commit that acts, if the DELETE names a plan.
+// Its callers are the API's verb plan, on replicas; the verb readpast, for a plan in the past; and the writer, which computes the
+// plan of a DELETE again in the commit that acts, if the DELETE names a plan, and what the release of a brake lets through.
 package plan

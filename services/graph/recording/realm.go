@@ -81,7 +81,7 @@ func OpenRealm(dir, name string) (r *Realm, err error) {
 		return r, err
 	}
 	c := serve.Config{Realm: name, Conn: r.nc, AnyActor: true, State: r.state, Instance: dir, Log: slog.New(slog.DiscardHandler)}
-	r.api, err = api.ServeRecording(c, api.Replica{
+	r.api, err = api.ServeRecording(c, api.ReplicaConfig{
 		Reached: r.reached, Now: r.now,
 		Streams: streams.Config{Verify: r.verify, Log: r.log, Heartbeat: watch.DefaultHeartbeat},
 	}, r.past)

@@ -8,7 +8,7 @@
 // and comments of this package, of [state.Tx] and of their callers use these words for them:
 //
 //	decide     The open commit takes queued requests, one of each actor in turn. Each
-//	           decides on a OpenCommit: the state with the changes of the requests before it
+//	           decides on an OpenCommit: the state with the changes of the requests before it
 //	           (decide.go, opencommit.go). Its events are added to the commit (OpenCommit.Add,
 //	           state.Tx.Add). The commit ends (endCommit, state.Tx.EndCommit) when the
 //	           brakes, the notices and the work that its events cause are recorded.

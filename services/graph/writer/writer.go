@@ -128,7 +128,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 	w.c.Abort()
 	w.mu.Lock()
-	w.ended = true // from now on no command gets the outcome of a pending one
+	w.ended = true // from now on no command gets the outcome of an unanswered one
 	w.mu.Unlock()
 	for _, r := range w.queue.close() {
 		w.refuse([]outcome{{r: r}})

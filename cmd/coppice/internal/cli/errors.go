@@ -76,7 +76,8 @@ func (f *Failures) Add(err error) {
 	_, _ = fmt.Fprintf(f.Stderr, "coppice: %s\n", ErrorText(err))
 }
 
-// Err returns the error of the command, nil without failures.
+// Err returns the error of the command, nil without failures. done completes "not ...", and of is the number of
+// objects that were tried.
 func (f *Failures) Err(done string, of int) error {
 	switch {
 	case f.Count == 0:

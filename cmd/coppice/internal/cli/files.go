@@ -254,7 +254,7 @@ func (s *Session) Place(e manifestfile.Entry, namespace string) (Item, error) {
 	k, registered := s.Kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
 	ok := registered
 	if !ok {
-		k, ok = kindAmong(s.planned, e.Object)
+		k, ok = kindAmong(s.dryRunKinds, e.Object)
 	}
 	if !ok {
 		o := e.Object
@@ -342,11 +342,11 @@ func kindAmong(kinds []client.Kind, o *client.Object) (client.Kind, bool) {
 	return client.Kind{}, false
 }
 
-// LearnKind has later objects of a dry run placed as if the object, if it registers a kind, had been
+// LearnKind lets a dry run place objects of the kind that e registers, if it registers one, as if it had been
 // written.
 func (s *Session) LearnKind(e manifestfile.Entry) {
 	if k, ok := registration(e); ok {
-		s.planned = append(s.planned, k)
+		s.dryRunKinds = append(s.dryRunKinds, k)
 	}
 }
 

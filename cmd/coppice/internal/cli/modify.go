@@ -13,7 +13,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// ModifyFlags are those of label, annotate and patch: which objects, and how.
+// ModifyFlags are those of the commands that change objects one by one: which objects, and how.
 type ModifyFlags struct {
 	Where
 	FileFlags
@@ -32,8 +32,8 @@ func (f *ModifyFlags) Flags(c *cobra.Command) {
 	DryRunFlag(c, &f.dryRun)
 }
 
-// CheckSelection refuses --all together with -l or --field-selector, of which one would be ignored.
-func CheckSelection(every bool, selector, fields string) error {
+// CheckSelectors refuses --all together with -l or --field-selector, of which one would be ignored.
+func CheckSelectors(every bool, selector, fields string) error {
 	switch {
 	case every && selector != "":
 		return UsageErrorf("--all selects all objects of the type, and -l %s some of them: choose one", selector)
@@ -45,19 +45,19 @@ func CheckSelection(every bool, selector, fields string) error {
 
 // Chosen returns the objects that arguments and flags name.
 func (s *Session) Chosen(ctx context.Context, args []string, f ModifyFlags) ([]Target, error) {
-	if err := CheckSelection(f.Every, f.Selector, f.Fields); err != nil {
+	if err := CheckSelectors(f.Every, f.Selector, f.Fields); err != nil {
 		return nil, err
 	}
 	targets, err := s.TargetsOrFiles(ctx, args, f.FileFlags, f.Where)
 	if err == nil {
-		err = s.CheckSelected(targets, f.Where, f.Every || f.Selector != "" || f.Fields != "")
+		err = s.CheckTargets(targets, f.Where, f.Every || f.Selector != "" || f.Fields != "")
 	}
 	return targets, err
 }
 
-// CheckSelected refuses targets of which too many or no objects are selected. selects is whether
+// CheckTargets refuses targets of which too many or no objects are selected. selects is whether
 // --all, -l or --field-selector was given.
-func (s *Session) CheckSelected(targets []Target, w Where, selects bool) error {
+func (s *Session) CheckTargets(targets []Target, w Where, selects bool) error {
 	for _, t := range targets {
 		switch {
 		case len(t.Names) > 0 && selects:
@@ -78,7 +78,7 @@ type Modified struct {
 }
 
 // Modify calls change for each chosen object, and prints what change returns. If change is refused for
-// an object, Modify reports that and continues with the others; any other error ends it.
+// an object, or the object does not exist, Modify reports that and continues with the others; any other error ends it.
 func (s *Session) Modify(ctx context.Context, args []string, f ModifyFlags, done string,
 	change func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode DryMode) (Modified, error)) error {
 	mode, err := ParseDryRun(f.dryRun)

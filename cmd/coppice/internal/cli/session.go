@@ -19,8 +19,8 @@ type Session struct {
 	*lookup.Reader
 	Client *client.Client
 	Conn   *nats.Conn // of the client
-	// planned are kinds that a dry run would have registered.
-	planned []client.Kind
+	// dryRunKinds are kinds that a dry run would have registered.
+	dryRunKinds []client.Kind
 }
 
 // NewSession returns a session of a client. It knows no kinds.

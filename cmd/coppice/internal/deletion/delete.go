@@ -227,7 +227,7 @@ func deleteObjects(ctx context.Context, s *cli.Session, args []string, f deleteF
 	failed := &cli.Failures{App: s.App}
 	victims, err := findVictims(ctx, s, args, f, failed)
 	if err == nil {
-		victims, err = separated(ctx, s, victims, f)
+		victims, err = splitCollections(ctx, s, victims, f)
 	}
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func deleteObjects(ctx context.Context, s *cli.Session, args []string, f deleteF
 	d := &deletion{Session: s, f: f, options: options, failed: failed, dry: cli.DryMode(f.dryRun)}
 	d.warnOfScope(victims)
 	if f.plan != "" {
-		return d.planned(ctx, victims)
+		return d.byPlan(ctx, victims)
 	}
 	if f.wait && !d.dry.On() {
 		return d.waiting(ctx, victims)

@@ -206,8 +206,8 @@ func plannedPolicy(n *planname.Name) string {
 	return "which plans --cascade=" + strings.ToLower(n.Policy)
 }
 
-// planned carries out the plan of --plan, if the deletion still does what the plan says.
-func (d *deletion) planned(ctx context.Context, victims []victim) error {
+// byPlan carries out the plan of --plan, if the deletion still does what the plan says.
+func (d *deletion) byPlan(ctx context.Context, victims []victim) error {
 	r, err := requestOf(victims, d.f)
 	if err != nil {
 		return err

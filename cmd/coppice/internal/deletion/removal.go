@@ -105,8 +105,8 @@ func (r *removal) after() string {
 	return ""
 }
 
-// look finds out which objects remain, and why. A command that deletes them names no objects that the deletion has yet
-// to reach, and names those that wait for Coppice's own work only if no program outside of Coppice has to act.
+// look finds out which objects remain, and why. While a deletion goes on, it names the objects that wait for a program
+// outside of Coppice, or if there are none, those that wait for Coppice itself. Await also names those that are not being deleted.
 func (r *removal) look(ctx context.Context) error {
 	var there []*coppicev1.GraphNode
 	if err := r.UIDs(ctx, r.remaining, func(n *coppicev1.GraphNode) { there = append(there, n) }); err != nil {
@@ -114,22 +114,23 @@ func (r *removal) look(ctx context.Context) error {
 	}
 	slices.SortFunc(there, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(tree.KeyOfNode(a), tree.KeyOfNode(b)) })
 	r.remaining, r.waiting = nil, ""
-	var unmarked, blocked, inside []*coppicev1.GraphNode // blocked: by external finalizers or agents
+	var unmarked, outside, inside []*coppicev1.GraphNode // outside: waiting for external finalizers or agents
 	for _, n := range there {
 		r.remaining = append(r.remaining, tree.UIDOf(n))
 		switch {
 		case n.GetObject().GetMetadata().GetDeletionTimestamp() == nil:
 			unmarked = append(unmarked, n)
 		case lookup.External(n):
-			blocked = append(blocked, n)
+			outside = append(outside, n)
 		default:
 			inside = append(inside, n)
 		}
 	}
+	blocked := outside
 	switch {
 	case !r.deletes:
-		blocked = slices.Concat(unmarked, blocked, inside)
-	case len(blocked) == 0:
+		blocked = slices.Concat(unmarked, outside, inside)
+	case len(outside) == 0:
 		blocked = inside
 	}
 	if len(blocked) == 0 {

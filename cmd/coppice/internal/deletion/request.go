@@ -41,7 +41,7 @@ func (f deleteFlags) addTo(r *plan.Request, v victim) error {
 	return asUsage(r.Add(plan.Object{Kind: v.kind, Namespace: v.namespace, Name: v.name}, o.Propagation, o.GracePeriod))
 }
 
-// planVictims returns what a plan is of. In addition to what victims accepts, the arguments can name
+// planVictims returns what a plan is of. In addition to what findVictims accepts, the arguments can name
 // objects as TYPE/NAME, and a TYPE of which -l, --field-selector or --all selects.
 func planVictims(ctx context.Context, s *cli.Session, args []string, f planFlags, failed *cli.Failures) (victims []victim, err error) {
 	var keys, types []string

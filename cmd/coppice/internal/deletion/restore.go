@@ -16,10 +16,10 @@ import (
 
 type restoreFlags struct {
 	restore.Options
-	cascade uint64
-	dryRun  bool
-	all     bool
-	expires string
+	cascadeOf uint64 // the revision of a deletion
+	dryRun    bool
+	all       bool
+	expires   string
 }
 
 // expiry reads --expires.
@@ -68,7 +68,7 @@ have.`,
 			return restoreObjects(ctx, s, args, f)
 		}),
 	}
-	c.Flags().Uint64Var(&f.cascade, "cascade-of", 0, "the revision of the deletion whose cascade is undone")
+	c.Flags().Uint64Var(&f.cascadeOf, "cascade-of", 0, "the revision of the deletion whose cascade is undone")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be restored, and change nothing")
 	c.Flags().BoolVar(&f.WithOwners, "with-owners", false, "restore owners and used objects that are gone, too")
 	c.Flags().BoolVar(&f.DropDangling, "drop-dangling", false, "drop references to owners and used objects that are gone")
@@ -84,7 +84,7 @@ have.`,
 const maxRefusals = 20
 
 func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f restoreFlags) error {
-	if (f.cascade == 0) == (len(uids) == 0) {
+	if (f.cascadeOf == 0) == (len(uids) == 0) {
 		return cli.UsageErrorf("name the deletion with --cascade-of REVISION, or the objects by their uids")
 	}
 	var err error
@@ -93,7 +93,7 @@ func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f restor
 	}
 	reading := s.Bar("reading the log", "commit")
 	before := uint64(0)
-	p, err := restore.Prepare(ctx, s.Client, restore.Request{CascadeOf: f.cascade, UIDs: uids, Options: f.Options, OnProgress: func(done, total uint64) {
+	p, err := restore.Prepare(ctx, s.Client, restore.Request{CascadeOf: f.cascadeOf, UIDs: uids, Options: f.Options, OnProgress: func(done, total uint64) {
 		reading.Total = int64(total)
 		reading.Add(int64(done - min(before, done)))
 		before = done

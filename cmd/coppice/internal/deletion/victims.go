@@ -27,7 +27,7 @@ type victim struct {
 
 // findVictims returns the objects and collections that the arguments and flags select.
 func findVictims(ctx context.Context, s *cli.Session, args []string, f deleteFlags, failed *cli.Failures) ([]victim, error) {
-	if err := cli.CheckSelection(f.every, f.selector, f.Fields); err != nil {
+	if err := cli.CheckSelectors(f.every, f.selector, f.Fields); err != nil {
 		return nil, err
 	}
 	if len(f.Files) > 0 {
@@ -35,7 +35,7 @@ func findVictims(ctx context.Context, s *cli.Session, args []string, f deleteFla
 	}
 	targets, err := s.Targets(args)
 	if err == nil {
-		err = s.CheckSelected(targets, f.Where, f.every || f.selector != "" || f.Fields != "")
+		err = s.CheckTargets(targets, f.Where, f.every || f.selector != "" || f.Fields != "")
 	}
 	if err != nil {
 		return nil, err
@@ -52,9 +52,9 @@ func findVictims(ctx context.Context, s *cli.Session, args []string, f deleteFla
 	return victims, nil
 }
 
-// separated returns victims as the server deletes them, which selects by labels only, and in one
+// splitCollections returns victims as the server deletes them, which selects by labels only, and in one
 // namespace: the objects that --field-selector selects, and with -A a collection for each namespace.
-func separated(ctx context.Context, s *cli.Session, victims []victim, f deleteFlags) (list []victim, err error) {
+func splitCollections(ctx context.Context, s *cli.Session, victims []victim, f deleteFlags) (list []victim, err error) {
 	for _, v := range victims {
 		parts := []victim{v}
 		switch {
@@ -105,12 +105,12 @@ func fileVictims(ctx context.Context, s *cli.Session, args []string, f deleteFla
 		victims = append(victims, victim{kind: i.Kind, namespace: i.Namespace, name: e.Object.GetMetadata().GetName(), at: e.At.String()})
 	}
 	slices.Reverse(victims)
-	slices.SortStableFunc(victims, func(a, b victim) int { return cmp.Compare(a.contains(), b.contains()) })
+	slices.SortStableFunc(victims, func(a, b victim) int { return cmp.Compare(a.deletionRank(), b.deletionRank()) })
 	return victims, nil
 }
 
-// contains is 0 for an object that contains no others, 1 for a Namespace, and 2 for a kind.
-func (v victim) contains() int {
+// deletionRank orders deletions: it is 0 for an object that contains no others, 1 for a Namespace, and 2 for a kind.
+func (v victim) deletionRank() int {
 	return slices.Index([]client.Resource{cli.NamespacesResource, client.KindsResource}, client.ResourceOf(v.kind)) + 1
 }
 

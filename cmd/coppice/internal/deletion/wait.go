@@ -18,7 +18,7 @@ import (
 // for the objects that it deleted itself.
 func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 	d.quiet = true
-	below, planned := tree.NewFamily(), map[string]bool(nil)
+	below, removedByPlan := tree.NewFamily(), map[string]bool(nil)
 	ok, err := d.Optional(ctx, lookup.AboutTotals, func(ctx context.Context) error {
 		uids, err := d.find(ctx, victims)
 		if err == nil {
@@ -28,7 +28,7 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 	})
 	if ok && below.Truncated {
 		// There are more than are resolved at once. A plan has all of them.
-		planned = d.plannedRemovals(ctx, victims)
+		removedByPlan = d.plannedRemovals(ctx, victims)
 	}
 	if !ok {
 		if ctx.Err() != nil {
@@ -49,8 +49,8 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 		for _, uid := range d.done {
 			goes[uid] = true
 		}
-		maps.Copy(goes, planned)
-		truncated := (below.Truncated && planned == nil || !ok) && d.options.Propagation != client.Orphan
+		maps.Copy(goes, removedByPlan)
+		truncated := (below.Truncated && removedByPlan == nil || !ok) && d.options.Propagation != client.Orphan
 		if err := awaitRemoval(ctx, d.Session, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
 			return err
 		}

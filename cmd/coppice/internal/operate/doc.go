@@ -1,3 +1,3 @@
 // Package operate has the commands with which operators watch and steer the collector: [BrakeCommand], [ParkedCommand],
-// [PolicyCommand] and [FinalizerCommand], and [VerifyCommand], which compares the state with the log.
+// [PolicyCommand], which has veto and agree, and [FinalizerCommand], and [VerifyCommand], which compares the state with the log.
 package operate

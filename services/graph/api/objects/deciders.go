@@ -9,8 +9,8 @@ import (
 // decider decides the i-th object of a request.
 type decider func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
 
-// decidesCreations returns a decider of creations. It checks what does not depend on the state before the writer
-// decides, so that the writer need not.
+// decidesCreations returns a decider of creations. It checks in advance what does not depend on the state, since the
+// writer decides one request after the other.
 func decidesCreations(_ string, objects []*coppicev1.Object) decider {
 	checked := make([]lifecycle.Checked, len(objects))
 	for i, o := range objects {
@@ -21,8 +21,8 @@ func decidesCreations(_ string, objects []*coppicev1.Object) decider {
 	}
 }
 
-// decidesApplies returns a function that makes deciders of applies, as decidesCreations makes one of creations: with across also of objects
-// that use objects in other namespaces.
+// decidesApplies returns a function that makes deciders of applies, which check in advance as decidesCreations does. With
+// across they accept objects that use objects in other namespaces.
 func decidesApplies(across bool) newDecider {
 	return func(namespace string, objects []*coppicev1.Object) decider {
 		checked := make([]lifecycle.Manifest, len(objects))

@@ -48,7 +48,7 @@ func (s *Writer) Delete(q *serve.Request, at bus.API) *lifecycle.Error {
 		work.Name = nil // the names are of several resources
 	}
 	if r.GetPlan() != "" {
-		if work.Check, err = s.planned(at, &r, d); err != nil {
+		if work.Check, err = s.checkPlan(at, &r, d); err != nil {
 			return err
 		}
 		work.Atomic = true // a plan covers the whole request

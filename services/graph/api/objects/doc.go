@@ -3,5 +3,6 @@
 // package lifecycle. [Replica] has the reads that any replica can answer. [Grants] are permissions for deletions
 // with several parts.
 //
-// It imports package expiry, because what the release of a brake lets through, and the status of a realm, depend on expiry policies.
+// It imports package expiry, because a policy that cannot be evaluated is refused when it is written, and because what
+// the release of a brake lets through, and the status of a realm, depend on expiry policies.
 package objects

@@ -17,8 +17,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/past"
 )
 
-// Past reads the past: a past.Reader.
-type Past interface {
+// PastReader reads the past: a past.Reader.
+type PastReader interface {
 	Find(ctx context.Context, p past.Point) (past.Commit, error)
 	At(ctx context.Context, actor string, c past.Commit) (*past.State, error)
 	Rebuilt(ctx context.Context, actor string, c past.Commit) (*past.State, error)
@@ -128,29 +128,29 @@ func (s *Writer) ofThePast(ctx context.Context, actor string, read pastRead, rep
 	if err != nil {
 		return s.noPast(err)
 	}
-	name := func(c past.Commit) {
+	setCommit := func(c past.Commit) {
 		reply.Revision, reply.Sequence, reply.Position, reply.Time = c.Revision, c.Sequence, c.Position, int64(c.Time)
 	}
-	if name(c); read.answer == nil {
+	if setCommit(c); read.answer == nil {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, buildTime)
 	defer cancel()
-	past, err := s.c.Past.At(waiting, actor, c)
+	then, err := s.c.Past.At(waiting, actor, c)
 	if err != nil {
 		return s.noPast(err)
 	}
-	defer func() { _ = past.Release() }()
-	name(past.Commit)
+	defer func() { _ = then.Release() }()
+	setCommit(then.Commit)
 	placing, cancelPlacing := context.WithTimeout(ctx, serve.PlaceTime)
 	defer cancelPlacing()
 	if err := read.places.Acquire(placing, actor); err != nil {
 		return s.ErrOverloaded(ctx, err)
 	}
 	defer read.places.Release(actor)
-	past.Snapshot.Until(ctx)
-	refused := read.answer(ctx, past, reply)
-	if err := past.Snapshot.Err(); err != nil {
+	then.Snapshot.Until(ctx)
+	refused := read.answer(ctx, then, reply)
+	if err := then.Snapshot.Err(); err != nil {
 		return s.ErrUnreadable(err)
 	}
 	return refused

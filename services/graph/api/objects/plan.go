@@ -123,10 +123,10 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecyc
 	return d, nil
 }
 
-// planned returns an error unless the deletion has the options of the plan that the request names, and
+// checkPlan returns an error unless the deletion has the options of the plan that the request names, and
 // a function that checks the grants of the deletion, computes its plan again in the commit that acts,
 // and refuses the deletion unless that is the plan that the request names.
-func (s *Writer) planned(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion) (func(*writer.OpenCommit) *lifecycle.Error, *lifecycle.Error) {
+func (s *Writer) checkPlan(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion) (func(*writer.OpenCommit) *lifecycle.Error, *lifecycle.Error) {
 	was, err := d.Named(r.GetPlan())
 	if err != nil {
 		return nil, err

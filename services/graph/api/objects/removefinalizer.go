@@ -52,7 +52,7 @@ func (s *Writer) ForceFinalizer(q *serve.Request, at bus.API) *lifecycle.Error {
 	}
 	key, n, err := s.forced(at, &r)
 	if err != nil {
-		return s.submit(q, at, refusedForce(at, err), r.GetReason())
+		return s.submit(q, at, refusedCommand(at, err), r.GetReason())
 	}
 	call := bus.Finalize{Realm: s.Realm, Group: at.Group, Plural: at.Plural, UID: n.UID.String(), Finalizer: at.Finalizer}
 	if !s.Start(func() {
@@ -61,7 +61,7 @@ func (s *Writer) ForceFinalizer(q *serve.Request, at bus.API) *lifecycle.Error {
 		is, err := s.callState(ctx, call, &r)
 		work := forceWork(at, key, n, &r, is)
 		if err != nil {
-			work = refusedForce(at, err)
+			work = refusedCommand(at, err)
 		}
 		if err := s.submit(q, at, work, r.GetReason()); err != nil {
 			q.Answer(nil, err)
@@ -125,9 +125,9 @@ func forceWork(at bus.API, key lifecycle.Key, n *lifecycle.Node, r *coppicev1.Fo
 	}
 }
 
-// refusedForce is a command that is refused, unless it is the repetition of one that was
+// refusedCommand is a command that is refused, unless it is the repetition of one that was
 // carried out: the writer then sends the reply of that one.
-func refusedForce(at bus.API, err *lifecycle.Error) *command.Objects {
+func refusedCommand(at bus.API, err *lifecycle.Error) *command.Objects {
 	return &command.Objects{
 		Resource: serve.Resource(at), Namespace: at.Namespace, Count: 1,
 		Decide: func(*lifecycle.Context, lifecycle.Key, int) (*lifecycle.Outcome, *lifecycle.Error) { return nil, err },

@@ -16,8 +16,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Status replies with counts of pending work, or with what is known of expiry policies. They include the work of every command that
-// was acknowledged before the request.
+// Status replies with counts of pending work, with what is known of expiry policies, or with what the realm takes on disks. The
+// counts include the work of every command that was acknowledged before the request.
 func (s *Writer) Status(q *serve.Request, _ bus.API) *lifecycle.Error {
 	var r coppicev1.StatusRequest
 	if err := q.Read(&r); err != nil {

@@ -31,7 +31,7 @@ func (s *Writer) DeleteUnreadable(q *serve.Request, at bus.API) *lifecycle.Error
 		revision, err := s.unreadableInLog(ctx, at, r.GetName())
 		work := unreadableWork(at, &r, revision)
 		if err != nil {
-			work = refusedForce(at, err)
+			work = refusedCommand(at, err)
 		}
 		if err := s.submit(q, at, work, r.GetReason()); err != nil {
 			q.Answer(nil, err)

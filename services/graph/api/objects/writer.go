@@ -25,14 +25,14 @@ type Writer struct {
 	*serve.Writer
 	c          WriterConfig
 	policies   *expiry.Policies
-	finalizers unanswered
+	finalizers knownFinalizers
 }
 
 // WriterConfig is what a Writer needs in addition to a serve.Writer.
 type WriterConfig struct {
 	Lease writer.Lease
 	// Past reads the past.
-	Past Past
+	Past PastReader
 	// Call returns the state of the call of an external finalizer for an object.
 	Call func(context.Context, bus.Finalize) (CallState, error)
 	// Consumers observes the consumers of calls; nil for no warnings of finalizers without one.
@@ -56,7 +56,7 @@ func NewWriter(s *serve.Writer, policies *expiry.Policies, c WriterConfig) *Writ
 	if c.Grants == nil {
 		c.Grants = ownGrants(s.Realm)
 	}
-	return &Writer{Writer: s, c: c, policies: policies, finalizers: unanswered{now: s.Now}}
+	return &Writer{Writer: s, c: c, policies: policies, finalizers: knownFinalizers{now: s.Now}}
 }
 
 // submit queues a command for the writer.

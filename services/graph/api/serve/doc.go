@@ -1,6 +1,6 @@
 // Package serve has what the handlers of all requests share. A [Server] is a NATS micro service: it admits
-// requests, decodes them, bounds how many are under way, and replies. [Writer] and [Replica] are a Server with what
-// only the writer of a realm, or any replica, has.
+// requests, decodes them, bounds how many are under way, and replies. [Writer] is a Server for
+// what only the writer of a realm serves, and [Replica] one for what any replica does.
 //
 // A handler gets a [Request], and answers it or returns the error to reply with. A long one runs in
 // [Server.Background] or, with a place of a limiter, in [Server.Within]. [Process] bounds the requests to all realms

@@ -97,8 +97,8 @@ func (s *Server) consume(q *serve.Request, at bus.API, c jetstream.ConsumerConfi
 	return nil
 }
 
-// ensureConsumer creates a consumer, or updates the configuration of an existing one. It creates one again
-// that leaves out calls.
+// ensureConsumer creates a consumer, or updates the configuration of an existing one. A consumer that
+// leaves out calls is deleted, and created again.
 func (s *Server) ensureConsumer(ctx context.Context, actor, process string, c jetstream.ConsumerConfig) *lifecycle.Error {
 	c.Metadata = map[string]string{bus.MetaProcess: process, bus.MetaActor: actor}
 	stream, info, inherits, fail := s.createConsumer(ctx, &c)
@@ -120,7 +120,7 @@ func (s *Server) ensureConsumer(ctx context.Context, actor, process string, c je
 	return nil
 }
 
-// renewConsumer creates a consumer again that leaves out calls. If the NATS server cannot store a new one, the old one stays.
+// renewConsumer deletes a consumer that leaves out calls, and creates it again. If the NATS server cannot store a new one, the old one stays.
 func (s *Server) renewConsumer(ctx context.Context, stream jetstream.Stream, was *jetstream.ConsumerInfo, c jetstream.ConsumerConfig) error {
 	select {
 	case s.consuming <- struct{}{}:

@@ -102,7 +102,7 @@ func serveReadersWithin(
 	t.Cleanup(func() { _ = s.Close() })
 	n := testkit.NATS(t)
 	answers, js := testkit.Conn(t, n, bus.RoleAnswers), testkit.JetStream(t, n, bus.RoleGraph)
-	service, err := graphapi.ServeReplica(serve.Config{Realm: bus.DefaultRealm, Conn: answers, State: s, Process: process, Log: slog.New(slog.DiscardHandler)}, graphapi.Replica{
+	service, err := graphapi.ServeReplica(serve.Config{Realm: bus.DefaultRealm, Conn: answers, State: s, Process: process, Log: slog.New(slog.DiscardHandler)}, graphapi.ReplicaConfig{
 		Reached: func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() },
 		Now:     time.Now,
 		Streams: streams.Config{Heartbeat: heartbeat, Log: log, Verify: verify, JS: js},

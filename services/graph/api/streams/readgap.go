@@ -148,6 +148,6 @@ func missing(sequence, revision, position uint64, next *eventlog.Header) *lifecy
 		revisions = "no revisions"
 	}
 	return &lifecycle.Error{Reason: api.ErrExpired, Message: fmt.Sprintf(
-		"commits %d to %d with %s are neither in the log nor in the archive: what follows them begins at sequence %d, with revision %d",
+		"commits %d to %d with %s are neither in the log nor in the archive: what follows them begins at position %d of the stream, with revision %d",
 		sequence, next.Sequence-1, revisions, position, next.FirstRevision)}
 }

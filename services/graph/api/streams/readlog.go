@@ -20,7 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/wholelog"
 )
 
-// LogReader reads the log without consumers: an wholelog.Lineage or a recording.Log. See wholelog.Log
+// LogReader reads the log without consumers: a wholelog.Lineage or a recording.Log. See wholelog.Log
 // for Seek and Read.
 type LogReader interface {
 	// Readable returns what can be read now.
@@ -29,7 +29,7 @@ type LogReader interface {
 	Keys() *eventlog.Keys
 	// Skips returns why replicas skip a commit of the realm, "" if they do not.
 	Skips(ctx context.Context, m eventlog.Message, h *eventlog.Header) (why string, err error)
-	Seek(ctx context.Context, revision uint64) (sequence uint64, err error)
+	Seek(ctx context.Context, revision uint64) (position uint64, err error)
 	Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error)
 }
 

@@ -16,11 +16,9 @@ import (
 // Verify compares the state with its log, and reports progress until it has the result,
 // which can take hours.
 //
-// A replica carries out one verification at a time. Requests that arrive meanwhile share
-// it and its result. Only a request for a full verification does not share one that is not full:
-// its run begins when that one has ended. A run ends early when all its clients are known to be
-// gone. If a client in another account goes away, the replica does not notice (see watchTime),
-// and the run continues.
+// A replica carries out one verification at a time, which requests share: see Server.verification. A run ends early
+// when all its clients are known to be gone. If a client in another account goes away, the replica does not
+// notice (see watchTime), and the run continues.
 func (s *Server) Verify(q *serve.Request, at bus.API) *lifecycle.Error {
 	if err := serve.RealmWide(at); err != nil {
 		return err

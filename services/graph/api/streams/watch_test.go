@@ -36,7 +36,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 	serving := testkit.Conn(t, n, bus.RoleAnswers)
 	s, err := graphapi.ServeReplica(serve.Config{
 		Realm: bus.DefaultRealm, Conn: serving, State: statetest.New(t).State, Log: slog.New(slog.DiscardHandler),
-	}, graphapi.Replica{Streams: streams.Config{
+	}, graphapi.ReplicaConfig{Streams: streams.Config{
 		Heartbeat: time.Hour,
 		Admit: func(actor string) (func(), *lifecycle.Error) {
 			if places.Try(actor) != nil {

@@ -22,9 +22,9 @@ const warnUnansweredAgain = 10 * time.Minute
 // forgotten, and looked up again.
 const maxFinalizersKnown = 4096
 
-// unanswered remembers which external finalizers need no lookup: a program has asked for their
+// knownFinalizers remembers which external finalizers need no lookup: a program has asked for their
 // calls, or a reply has warned of them.
-type unanswered struct {
+type knownFinalizers struct {
 	now func() time.Time
 
 	mu    sync.Mutex
@@ -41,7 +41,7 @@ func addsFinalizers(verb string) bool {
 }
 
 // due returns those finalizers of a result that are to be looked up.
-func (a *unanswered) due(r *coppicev1.Result) (names []string) {
+func (a *knownFinalizers) due(r *coppicev1.Result) (names []string) {
 	m := r.GetObject().GetMetadata()
 	if r.GetError() != nil || m.GetDeletionTimestamp() != nil {
 		return nil
@@ -55,7 +55,7 @@ func (a *unanswered) due(r *coppicev1.Result) (names []string) {
 	return names
 }
 
-func (a *unanswered) known(finalizer string) bool {
+func (a *knownFinalizers) known(finalizer string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	until, ok := a.until[finalizer]
@@ -63,7 +63,7 @@ func (a *unanswered) known(finalizer string) bool {
 }
 
 // remember records the result of a lookup, and reports whether to warn.
-func (a *unanswered) remember(finalizer string, answered bool) (warn bool) {
+func (a *knownFinalizers) remember(finalizer string, answered bool) (warn bool) {
 	if a.known(finalizer) { // another reply has warned meanwhile
 		return false
 	}
