@@ -1,13 +1,14 @@
 package main
 
 import (
-	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 func TestThousands(t *testing.T) {

@@ -309,15 +309,16 @@ func (x *ConsumeReply) GetInactiveThreshold() int64 {
 }
 
 // ReadLogRequest is the request of readlog. The reply is a stream of LogBatch, which
-// an empty message ends.
+// an empty message ends. Its sequences, and those of LogBatch and LogEntry, are positions: sequences of messages
+// in the stream of the log, unlike Commit.sequence.
 type ReadLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sequence of the first commit; zero: see from_revision.
+	// The position of the first commit; zero: see from_revision.
 	FromSequence uint64 `protobuf:"varint,1,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
 	// Start with the commit that has this revision. If from_sequence and from_revision are
 	// zero, start after the last commit.
 	FromRevision uint64 `protobuf:"varint,2,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
-	// The sequence of the last commit; zero: the last commit of the log.
+	// The position of the last commit; zero: the last commit of the log.
 	ToSequence uint64 `protobuf:"varint,3,opt,name=to_sequence,json=toSequence,proto3" json:"to_sequence,omitempty"`
 	// If true, wait for more commits after the last one.
 	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
@@ -447,17 +448,17 @@ type LogBatch struct {
 	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
 	// The commits.
 	Entries []*LogEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Every commit before this sequence has been sent or left out by the filter.
+	// Every commit before this position has been sent or left out by the filter.
 	Next uint64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
-	// The sequence of the first commit in the log.
+	// The position of the first commit in the log.
 	First uint64 `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
-	// The sequence of the last commit in the log.
+	// The position of the last commit in the log.
 	Last uint64 `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`
 	// If true, this is the last batch of the reply.
 	End bool `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
 	// Why the reply ends early.
 	Error *Status `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
-	// The sequence from which this batch has commits: next of the batch before. A client that
+	// The position from which this batch has commits: next of the batch before. A client that
 	// has another next has lost a batch, and asks again from its own.
 	From          uint64 `protobuf:"varint,8,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -553,7 +554,7 @@ func (x *LogBatch) GetFrom() uint64 {
 // LogEntry is one commit. A reply in JSON has commit, others have stored.
 type LogEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The commit's sequence.
+	// The commit's position.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The message of the log: an encoded Commit, which may be compressed.
 	Stored []byte `protobuf:"bytes,2,opt,name=stored,proto3" json:"stored,omitempty"`

@@ -142,7 +142,7 @@ func getObjects(ctx context.Context, s *cli.Session, args []string, f getFlags) 
 
 // table returns the flags of the table.
 func (f getFlags) table() cli.TableFlags {
-	f.TableFlags.Namespaces = f.AllNamespaces
+	f.Namespaces = f.AllNamespaces
 	return f.TableFlags
 }
 

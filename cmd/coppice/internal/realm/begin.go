@@ -75,10 +75,14 @@ type BeginTarget struct {
 	Close   func()
 }
 
-// Target connects to the NATS server, or starts that of the directory. The target must be closed,
-// also after an error.
+// Target connects to the NATS server, or starts that of the directory. The target must be closed.
 func (f *BeginFlags) Target(ctx context.Context, a *cli.App, realm string) (t BeginTarget, err error) {
 	t.Close = func() {}
+	defer func() {
+		if err != nil {
+			t.Close()
+		}
+	}()
 	if f.Data == "" {
 		if f.secret == "" && os.Getenv(secret.Env) == "" {
 			return t, cli.UsageErrorf("name --data DIR of 'coppice up', or the installation's secret with --secret FILE or $%s", secret.Env)

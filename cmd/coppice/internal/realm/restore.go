@@ -84,10 +84,10 @@ func restoreRealm(ctx context.Context, a *cli.App, realm string, f restoreFlags)
 		}
 	}
 	t, err := f.Target(ctx, a, realm)
-	defer t.Close()
 	if err != nil {
 		return err
 	}
+	defer t.Close()
 	if err := continuation.CheckNew(ctx, t.Conn, realm); err != nil {
 		return err
 	}

@@ -113,10 +113,10 @@ func replayRealm(ctx context.Context, a *cli.App, file string, f replayFlags) (e
 		return cli.UsageErrorf("name the archive of the graph services that will serve the realm with --archive URL, or --data DIR of 'coppice up'")
 	}
 	t, err := f.Target(ctx, a, f.realm)
-	defer t.Close()
 	if err != nil {
 		return err
 	}
+	defer t.Close()
 	if err := continuation.CheckNew(ctx, t.Conn, f.realm); err != nil {
 		return err
 	}

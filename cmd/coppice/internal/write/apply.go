@@ -21,7 +21,7 @@ type writeFlags struct {
 }
 
 func (f *writeFlags) flags(c *cobra.Command) {
-	f.FileFlags.Flags(c)
+	f.Flags(c)
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", cli.DefaultNamespace, "namespace of objects that name none; if an object names another, nothing is done")
 	cli.DryRunFlag(c, &f.dryRun)
 }
