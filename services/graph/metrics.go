@@ -86,7 +86,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		queueSize:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
 		queueTime:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_seconds", Help: "Estimated time to decide the requests that wait for the writer."}, realm),
 		repeated:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_repetitions", Help: "Requests that repeat a command whose outcome is not known yet, and wait for this outcome."}, realm),
-		undecided:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_queue_undecided_total", Help: "Requests that the writer did not decide, by reason: refused beyond a limit, expired because the client no longer waits, repeated because the same command is pending."}, []string{"realm", "reason"}),
+		undecided:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_queue_undecided_total", Help: "Requests that the writer did not decide, by reason: refused beyond a limit, expired because the client no longer waits, repeated because the same command has no outcome yet."}, []string{"realm", "reason"}),
 		dropped:      f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_requests_dropped_total", Help: "Requests that the NATS client of this process dropped before the service read them."}, realm),
 		work:         f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are being processed, by queue."}, []string{"realm", "queue"}),
 		phase:        f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),

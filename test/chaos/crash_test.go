@@ -28,7 +28,7 @@ var steps = []string{
 func passes(step string) int {
 	switch step {
 	case propagator.FailScan:
-		return 1 // one page of edges in stageObjects
+		return 1 // one page of edges in forestObjects
 	case propagator.FailPublished:
 		return 2
 	}

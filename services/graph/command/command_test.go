@@ -54,7 +54,7 @@ func (b *commands) do(w writer.Work) answer {
 	return testkit.Receive(b, b.ctx, "an answer", answers)
 }
 
-// carryOut does work that carryOut not be refused, and returns its reply.
+// carryOut does work that must not be refused, and returns its reply.
 func carryOut[R proto.Message](b *commands, w writer.Work, err *lifecycle.Error) R {
 	b.Helper()
 	must.Succeed(b, err)

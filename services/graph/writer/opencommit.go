@@ -95,7 +95,7 @@ func (d *OpenCommit) size() int {
 }
 
 // Add adds events to the commit, and returns the change of the last one. It reports false,
-// and does nothing, if the events and a stored reply of kept bytes do not fit into the commit.
+// and does nothing, if the events and a stored reply of replySize bytes do not fit into the commit.
 // Events that do not fit into an empty commit never fit.
 func (d *OpenCommit) Add(events []lifecycle.Event, replySize int) (last state.Change, ok bool) {
 	size := d.size() + replySize

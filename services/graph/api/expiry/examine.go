@@ -232,7 +232,7 @@ func (s *Policies) matchOne(snap *state.Snapshot, p *duePolicy, n *lifecycle.Nod
 	}
 	is, err := p.matches(snap, n, m.At)
 	if err != nil {
-		page.Fail(lifecycle.KeyOf(snap, n), err, errors.As(err, new(*state.UnreadableError)))
+		page.Fail(lifecycle.KeyOf(snap, n), err)
 		return
 	}
 	if is {

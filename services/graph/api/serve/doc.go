@@ -4,5 +4,5 @@
 //
 // A handler gets a [Request], and answers it or returns the error to reply with. A long one runs in
 // [Server.Background] or, with a place of a limiter, in [Server.Within]. [Process] bounds the requests to all realms
-// of a process, and limits.go has all limits. A [Page] reads a list page by page.
+// of a process, and limits.go has the limits of requests. A [Page] reads a list page by page.
 package serve

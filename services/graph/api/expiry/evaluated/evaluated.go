@@ -3,6 +3,7 @@
 package evaluated
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // MaxPolicies is the maximum number of expiry policies in a realm, and in a request. The
@@ -36,12 +38,11 @@ type Page struct {
 	failure string
 }
 
-// Fail counts an object on which the condition has no result. With unreadable, the object cannot be decoded, and the
-// error names it.
-func (p *Page) Fail(at lifecycle.Key, err error, unreadable bool) {
+// Fail counts an object on which the condition has no result.
+func (p *Page) Fail(at lifecycle.Key, err error) {
 	p.Failed++
 	p.failure = fmt.Sprintf("%s: %v", at, err)
-	if p.Failure = err.Error(); unreadable {
+	if p.Failure = err.Error(); errors.As(err, new(*state.UnreadableError)) { // it names the object
 		p.Failure = "the object cannot be decoded"
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // What is known of a policy is that of its last evaluation on all objects, also while two scanners
@@ -46,9 +47,9 @@ func TestEvaluations(t *testing.T) {
 	check(add(4, "", "", 7, nil), 10, 7, 9, "")
 
 	// The status does not name the objects on which the condition has no result, and the reply to the scanner does.
-	for unreadable, want := range map[bool]string{false: "no such key: data", true: "the object cannot be decoded"} {
+	for fail, want := range map[error]string{errors.New("no such key: data"): "no such key: data", &state.UnreadableError{}: "the object cannot be decoded"} {
 		page := &Page{Of: policy}
-		page.Fail(lifecycle.Key{Kind: &lifecycle.Kind{KindSpec: lifecycle.KindSpec{Plural: "secrets"}}, Name: "token"}, errors.New("no such key: data"), unreadable)
+		page.Fail(lifecycle.Key{Kind: &lifecycle.Kind{KindSpec: lifecycle.KindSpec{Plural: "secrets"}}, Name: "token"}, fail)
 		e.Add(&coppicev1.ExamineRequest{Now: 5}, page, nil, start)
 		if is := e.Status(policy); is.GetFailure() != want || is.GetFailed() != 1 {
 			t.Errorf("it is %v, want %q", is, want)
