@@ -96,7 +96,7 @@ func checkSafe(t *rapid.T, before *lifecycletest.Realm, verb string, e *lifecycl
 	switch {
 	case was == nil:
 		o := oracle{before}
-		receives := func(c *lifecycle.Node) bool { // R2: an import brings the contents of a container before or after it
+		receives := func(c *lifecycle.Node) bool { // an import brings the contents of a container before or after it (R2)
 			return verb == lifecycletest.VerbImport && draining(c) && o.importing(c, before.Clock)
 		}
 		if o.drained(is, func(c *lifecycle.Node) bool { return c.DeletionTime != 0 && !receives(c) }) {
