@@ -60,6 +60,7 @@ func commands(a *cli.App) []*cobra.Command {
 		operate.FinalizerCommand(a),
 		read.APIResourcesCommand(a),
 		natsConfigCommand(a),
+		readyCommand(a),
 		benchCommand(a),
 		versionCommand(a),
 

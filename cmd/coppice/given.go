@@ -66,6 +66,9 @@ func checkGiven(a *cli.App, c *cobra.Command, args []string) error {
 			return fmt.Errorf("argument %d is %q: write a value, or leave it out", i+1, arg)
 		}
 	}
+	if level := c.Flags().Lookup(cli.LogLevelFlag); a.Verbose && level != nil && level.Changed && level.Value.String() != "debug" {
+		return fmt.Errorf("--verbose and --%s=%s contradict each other: give one of them", cli.LogLevelFlag, level.Value)
+	}
 	var failed error
 	c.Flags().Visit(func(f *pflag.Flag) { // those that were given
 		failed = cmp.Or(failed, replaceOldValue(a, f))
@@ -143,7 +146,7 @@ func checkRequirements(flag, selector string) error {
 func wrapRuns(a *cli.App, c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
-			if err := checkGiven(a, c, args); err != nil {
+			if err := cmp.Or(setFromEnvironment(a, c), checkGiven(a, c, args)); err != nil {
 				return cli.NewUsageError(c, err)
 			}
 			return run(c, args)

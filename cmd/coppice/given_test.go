@@ -100,6 +100,7 @@ var otherCommands = map[string]string{
 	"nats-config":    "prints a configuration of users",
 	"rebuild":        "changes the state in a directory; TestScripts/rebuild",
 	"record":         "writes the file that it names",
+	"ready":          "asks the HTTP servers of services",
 	"secret new":     "writes the file that it names",
 	"verify":         "compares the whole realm with its log",
 	"version":        "prints the version",

@@ -37,7 +37,8 @@ func main() {
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := newRoot(stdin, stdout, stderr)
+	a := newApp(stdin, stdout, stderr)
+	root := rootOf(a)
 	root.SetArgs(args)
 	err := checkCommand(root, args)
 	if err == nil {
@@ -59,6 +60,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	for _, e := range cli.Joined(err) {
 		if errors.Is(e, cli.ErrReported) {
+			continue
+		}
+		if a.Log.JSON() {
+			a.Logger().Error(cli.ErrorText(e))
 			continue
 		}
 		_, _ = fmt.Fprintf(stderr, "coppice: %s\n", cli.ErrorText(e))

@@ -10,7 +10,15 @@ import (
 )
 
 func newRoot(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
-	a := &cli.App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Clock: time.Now, Terminal: cli.IsTerminal(stdout)}
+	return rootOf(newApp(stdin, stdout, stderr))
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
+	return &cli.App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Clock: time.Now, Terminal: cli.IsTerminal(stdout)}
+}
+
+// rootOf returns the command line of an app.
+func rootOf(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "coppice",
 		Short: "Garbage collection of anything that has an identity",
@@ -22,9 +30,9 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 		SilenceUsage:  true,
 		Version:       version(),
 	}
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return cli.NewUsageError(c, flagError(c, err)) })
 	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "log more")
 	root.AddGroup(
@@ -40,6 +48,7 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 	// called wrongly.
 	root.Args = cli.UnknownCommand
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	nameVariables(root)
 	wrapArgs(root)
 	wrapRuns(a, root)
 	eachOnce(root)

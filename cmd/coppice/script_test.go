@@ -229,7 +229,7 @@ func TestScripts(t *testing.T) {
 			for _, v := range [][2]string{
 				{"PATH", filepath.Dir(coppiceProgram) + string(filepath.ListSeparator) + env.Getenv("PATH")},
 				{"DATA", s.dir}, {"EXAMPLES", examples}, {"COPPICE_ACTOR", "ana"}, {"TZ", noon(time.Now())}, {"HOME", env.WorkDir},
-				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", testkit.Timeout.String()}, {"COPPICE_REALM", ""},
+				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", testkit.Timeout.String()}, {"COPPICE_REALM", ""}, {"COPPICE_HTTP", "127.0.0.1:0"},
 				{"GORACE", "atexit_sleep_ms=0"}, // a second for each command, under the race detector
 			} {
 				env.Setenv(v[0], v[1])

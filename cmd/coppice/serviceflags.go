@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"strconv"
 	"strings"
 
@@ -24,14 +24,16 @@ import (
 type serviceFlags struct {
 	realms   []string
 	about    string // what realms are for
-	http     string
+	http     httpFlag
+	port     int // the default port of the HTTP server
 	profiles bool
 }
 
 func (f *serviceFlags) add(a *cli.App, c *cobra.Command) {
 	a.Dial.Flags(c.Flags())
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, f.about)
-	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
+	f.http.add(c, f.port)
+	a.LogFlags(c, slog.LevelInfo)
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
 }
 
@@ -77,14 +79,15 @@ func (f *realmSequences) realms() (map[string]uint64, error) {
 }
 
 // answersFlags are the credentials of the graph service's connection for replies.
-type answersFlags struct{ user, password, creds, nkey, context string }
+type answersFlags struct{ user, password, passwordFile, creds, nkey, context string }
 
 func (f *answersFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.user, "answers-user", os.Getenv("COPPICE_ANSWERS_USER"), "user of the connection that answers requests ($COPPICE_ANSWERS_USER; default: "+bus.RoleAnswers+", if there is a --user)")
-	c.Flags().StringVar(&f.password, "answers-password", "", "password of --answers-user ($COPPICE_ANSWERS_PASSWORD)")
-	c.Flags().StringVar(&f.creds, "answers-creds", os.Getenv("COPPICE_ANSWERS_CREDS"), "file of user credentials for this connection ($COPPICE_ANSWERS_CREDS)")
-	c.Flags().StringVar(&f.nkey, "answers-nkey", os.Getenv("COPPICE_ANSWERS_NKEY"), "file of a user's nkey for this connection ($COPPICE_ANSWERS_NKEY)")
-	c.Flags().StringVar(&f.context, "answers-context", os.Getenv("COPPICE_ANSWERS_CONTEXT"), "context of the nats command for this connection ($COPPICE_ANSWERS_CONTEXT)")
+	c.Flags().StringVar(&f.user, "answers-user", "", "user of the connection that answers requests (default: "+bus.RoleAnswers+", if there is a --user)")
+	c.Flags().StringVar(&f.password, "answers-password", "", "password of --answers-user")
+	c.Flags().StringVar(&f.passwordFile, "answers-password-file", "", "file with the password of --answers-user")
+	c.Flags().StringVar(&f.creds, "answers-creds", "", "file of user credentials for this connection")
+	c.Flags().StringVar(&f.nkey, "answers-nkey", "", "file of a user's nkey for this connection")
+	c.Flags().StringVar(&f.context, "answers-context", "", "context of the nats command for this connection")
 }
 
 // of returns the configuration of the connection for replies: that of the main connection
@@ -92,8 +95,14 @@ func (f *answersFlags) add(c *cobra.Command) {
 func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
 	c := *main
 	c.User, c.Password, c.Creds, c.NKey, c.Context, c.InboxPrefix, c.Actor = f.user, f.password, f.creds, f.nkey, f.context, "", bus.RoleAnswers
-	if c.Password == "" {
-		c.Password = os.Getenv("COPPICE_ANSWERS_PASSWORD")
+	if f.passwordFile != "" {
+		if c.Password != "" {
+			return nil, errors.New("--answers-password and --answers-password-file are both set: choose one")
+		}
+		var err error
+		if c.Password, err = dial.ReadPassword(f.passwordFile); err != nil {
+			return nil, err
+		}
 	}
 	if f.user != "" || f.creds != "" || f.nkey != "" || f.context != "" {
 		return &c, nil
@@ -103,7 +112,7 @@ func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
 		c.User = bus.RoleAnswers
 	case main.User != "":
 		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: give the password of " +
-			bus.RoleAnswers + " with $COPPICE_ANSWERS_PASSWORD, or name another user with --answers-user, --answers-creds, --answers-nkey or --answers-context")
+			bus.RoleAnswers + " with $COPPICE_ANSWERS_PASSWORD or --answers-password-file, or name another user with --answers-user, --answers-creds, --answers-nkey or --answers-context")
 	case main.Creds != "" || main.NKey != "" || main.Context != "":
 		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: name it with --answers-user, --answers-creds, --answers-nkey or --answers-context (coppice nats-config calls it " + bus.RoleAnswers + ")")
 	}

@@ -88,13 +88,17 @@ func serve(ctx context.Context, a *cli.App, name string, f serviceFlags, make fu
 		serving.Store(&s)
 		return s.Run(running)
 	}, func(error) { stop() })
-	if f.http != "" {
-		server, err := admin.Listen(f.http, registry, ready, f.profiles, status)
-		if err != nil {
-			stop()
-			return err
+	server, err := f.http.listen(registry, ready, status, f.profiles)
+	if err != nil {
+		stop()
+		return err
+	}
+	if server != nil {
+		attributes := []any{"url", "http://" + server.Address() + "/metrics"}
+		if taken := server.Taken(); taken != "" {
+			attributes = append(attributes, "in use", taken)
 		}
-		log.Info("health and metrics", "url", "http://"+server.Address()+"/metrics")
+		log.Info("health and metrics", attributes...)
 		listening, stopListening := context.WithCancel(ctx)
 		g.Add(func() error { return server.Run(listening) }, func(error) { stopListening() })
 	}
@@ -148,7 +152,7 @@ func reportReady(ctx context.Context, log *slog.Logger, ready func() error) {
 }
 
 func graphCommand(a *cli.App) *cobra.Command {
-	f := serviceFlags{about: realmsOfGraph}
+	f := serviceFlags{about: realmsOfGraph, port: graphPort}
 	var data, file string
 	var replicas int
 	var ttl, skew time.Duration
@@ -234,7 +238,7 @@ realm only with a copy of it.`,
 }
 
 func processorCommand(a *cli.App) *cobra.Command {
-	f := serviceFlags{about: realmsOfWorkers}
+	f := serviceFlags{about: realmsOfWorkers, port: processorPort}
 	var concurrency int
 	c := &cobra.Command{
 		Use:     "processor",
@@ -259,7 +263,7 @@ func processorCommand(a *cli.App) *cobra.Command {
 }
 
 func finalizersCommand(a *cli.App) *cobra.Command {
-	f := serviceFlags{about: realmsOfWorkers}
+	f := serviceFlags{about: realmsOfWorkers, port: finalizersPort}
 	var concurrency int
 	c := &cobra.Command{
 		Use:     "finalizers",
@@ -284,7 +288,7 @@ func finalizersCommand(a *cli.App) *cobra.Command {
 }
 
 func scannerCommand(a *cli.App) *cobra.Command {
-	f := serviceFlags{about: realmsOfWorkers}
+	f := serviceFlags{about: realmsOfWorkers, port: scannerPort}
 	var sc scanner.Config
 	c := &cobra.Command{
 		Use:     "scanner",

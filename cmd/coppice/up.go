@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type upFlags struct {
 	data       string
 	host       string
 	port       int
-	http       string
+	http       httpFlag
 	realms     []string
 	processors int
 	auth       bool
@@ -89,7 +90,8 @@ of the log.`,
 	c.Flags().StringVar(&f.data, "data", "./coppice-data", "directory of all data")
 	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens; without --auth a loopback address")
 	c.Flags().IntVar(&f.port, "port", 4222, "port on which NATS listens; -1: any free port")
-	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
+	f.http.add(c, graphPort)
+	a.LogFlags(c, slog.LevelWarn)
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, realmsOfGraph)
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
 	c.Flags().BoolVar(&f.auth, "auth", false, "refuse clients without a password; the users are in the directory users of --data")
@@ -139,17 +141,21 @@ func runUp(ctx context.Context, a *cli.App, f upFlags, graphConfig func(*graph.C
 		if f.auth {
 			auth = "users: XDG_CONFIG_HOME=" + filepath.Join(f.data, allinone.UsersDir)
 		}
-		_, _ = fmt.Fprintf(a.Stderr, "ready in %.1fs: %s, realm %s, data %s (%s)\n",
-			time.Since(start).Seconds(), stack.Server().URL(), strings.Join(f.realms, ", "), f.data, auth)
+		a.Say(fmt.Sprintf("ready in %.1fs: %s, realm %s, data %s (%s)",
+			time.Since(start).Seconds(), stack.Server().URL(), strings.Join(f.realms, ", "), f.data, auth))
 		<-waiting.Done()
 		return nil
 	}, func(error) { stopWaiting() })
-	if f.http != "" {
-		server, err := admin.Listen(f.http, registry, stack.Ready, f.profiles, stack.Status)
-		if err != nil {
-			return errors.Join(err, stack.Stop())
+	server, err := f.http.listen(registry, stack.Ready, stack.Status, f.profiles)
+	if err != nil {
+		return errors.Join(err, stack.Stop())
+	}
+	if server != nil {
+		line := fmt.Sprintf("health and metrics: http://%s/metrics", server.Address())
+		if taken := server.Taken(); taken != "" {
+			line += " (" + taken + " is in use)"
 		}
-		_, _ = fmt.Fprintf(a.Stderr, "health and metrics: http://%s/metrics\n", server.Address())
+		a.Say(line)
 		serving, stopServing := context.WithCancel(ctx)
 		g.Add(func() error { return server.Run(serving) }, func(error) { stopServing() })
 	}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,7 @@ import (
 type Server struct {
 	listener net.Listener
 	http     http.Server
+	taken    string
 }
 
 // NewRegistry returns a registry with the metrics of the process.
@@ -41,46 +43,77 @@ func RegisterBuild(r prometheus.Registerer, version string) {
 	r.MustRegister(g)
 }
 
-// Listen listens at an address; one without a host is on the loopback interface. ready
-// returns what the service waits for, nil if it is ready. The strings of status are added
-// to the reply of /readyz.
-func Listen(address string, registry *prometheus.Registry, ready func() error, profiles bool, status ...func() string) (*Server, error) {
-	host, port, err := net.SplitHostPort(address)
+// Config says what a service serves, and where.
+type Config struct {
+	// Address is HOST:PORT. Without a host the server listens on all interfaces.
+	Address string
+	// AnyPort lets a free port of the same host replace a port that is in use.
+	AnyPort bool
+	// Service is the name of the service, which the header ServiceHeader of every reply has.
+	Service  string
+	Registry *prometheus.Registry
+	// Ready returns what the service waits for, nil if it is ready.
+	Ready func() error
+	// Status returns what /readyz adds for a service that is ready; nil for nothing.
+	Status func() string
+	// Profiles adds /debug/pprof/.
+	Profiles bool
+}
+
+// ServiceHeader is the header of HTTP replies with the name of the service.
+const ServiceHeader = "Coppice-Service"
+
+// Listen listens at the address.
+func Listen(c Config) (*Server, error) {
+	host, port, err := net.SplitHostPort(c.Address)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not an address such as 127.0.0.1:8080 or :8080: %w", address, err)
+		return nil, fmt.Errorf("%q is not an address such as 127.0.0.1:8080 or :8080: %w", c.Address, err)
 	}
-	if host == "" {
-		host = "127.0.0.1"
+	s := &Server{}
+	s.listener, err = net.Listen("tcp", c.Address)
+	if c.AnyPort && port != "0" && errors.Is(err, syscall.EADDRINUSE) {
+		s.taken = c.Address
+		s.listener, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("cannot serve metrics at %s: %w; choose another address with --http", address, err)
+		return nil, fmt.Errorf("cannot serve metrics at %s: %w; choose another address with --http", c.Address, err)
 	}
+	s.http = http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}
+	return s, nil
+}
+
+func (c *Config) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
+		if err := c.Ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ready")
-		for _, s := range status {
-			_, _ = fmt.Fprint(w, s())
+		if c.Status != nil {
+			_, _ = fmt.Fprint(w, c.Status())
 		}
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	if profiles {
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{}))
+	if c.Profiles {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return &Server{listener: l, http: http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}, nil
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(ServiceHeader, c.Service)
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // Address returns the address on which the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// Taken returns the configured address if another program has its port, "" if the server listens there.
+func (s *Server) Taken() string { return s.taken }
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,7 +42,7 @@ func serve(t *testing.T, address string, ready func() error, profiles bool) (s *
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "coppice_test_total", Help: "A counter."})
 	r.MustRegister(c)
 	c.Add(3)
-	s, err := admin.Listen(address, r, ready, profiles)
+	s, err := admin.Listen(admin.Config{Address: address, Service: "test", Registry: r, Ready: ready, Profiles: profiles})
 	must.Succeed(t, err)
 	running := testkit.Run(t, s.Run).MayFail()
 	return s, func() error {
@@ -99,12 +101,73 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// Without a host it listens on the loopback interface, and nowhere else.
-func TestLoopback(t *testing.T) {
+// Without a host it listens on all interfaces, with a host on that one.
+func TestInterfaces(t *testing.T) {
 	t.Parallel()
-	s, _ := serve(t, ":0", func() error { return nil }, false)
-	if host, _, err := net.SplitHostPort(s.Address()); err != nil || host != "127.0.0.1" {
-		t.Errorf("listens on %s", s.Address())
+	for address, all := range map[string]bool{":0": true, "127.0.0.1:0": false} {
+		s, _ := serve(t, address, func() error { return nil }, false)
+		host, _, err := net.SplitHostPort(s.Address())
+		if ip := net.ParseIP(host); err != nil || ip.IsUnspecified() != all || ip.IsLoopback() == all {
+			t.Errorf("%s: listens on %s", address, s.Address())
+		}
+	}
+}
+
+// A default that is in use gives way to a free port of the same interface, and the server says so. A port
+// that was named must be free: TestRefusedAddresses.
+func TestTakenPort(t *testing.T) {
+	t.Parallel()
+	first, _ := serve(t, "127.0.0.1:0", func() error { return nil }, false)
+	if first.Taken() != "" {
+		t.Errorf("the first one says that %s is in use", first.Taken())
+	}
+	s, err := admin.Listen(admin.Config{Address: first.Address(), AnyPort: true, Registry: admin.NewRegistry(), Ready: func() error { return nil }})
+	must.Succeed(t, err)
+	testkit.Run(t, s.Run)
+	host, _, err := net.SplitHostPort(s.Address())
+	if err != nil || host != "127.0.0.1" || s.Address() == first.Address() || s.Taken() != first.Address() {
+		t.Errorf("it listens on %s, and says that %q is in use", s.Address(), s.Taken())
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	var waiting atomic.Bool
+	waiting.Store(true)
+	s, stop := serve(t, "127.0.0.1:0", func() error {
+		if waiting.Load() {
+			return errors.New("waiting for NATS")
+		}
+		return nil
+	}, false)
+	base := &url.URL{Scheme: "http", Host: s.Address()}
+	if got, err := admin.Check(ctx, base); err != nil || got != (admin.Health{Service: "test", Waiting: "waiting for NATS"}) {
+		t.Errorf("while it waits: %+v, %v", got, err)
+	}
+	waiting.Store(false)
+	if got, err := admin.Check(ctx, base); err != nil || got != (admin.Health{Service: "test"}) {
+		t.Errorf("when it is ready: %+v, %v", got, err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := admin.Check(ctx, base); !errors.Is(err, admin.ErrNothingListens) {
+		t.Errorf("after its end: %v", err)
+	}
+	for code, handler := range map[string]http.HandlerFunc{
+		"ok": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ready") },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://"+s.Address(), http.StatusFound)
+		},
+	} {
+		other := httptest.NewServer(handler)
+		t.Cleanup(other.Close)
+		at, err := url.Parse(other.URL)
+		must.Succeed(t, err)
+		if _, err := admin.Check(ctx, at); !errors.Is(err, admin.ErrNotCoppice) {
+			t.Errorf("another program replies %s: %v", code, err)
+		}
 	}
 }
 
@@ -117,7 +180,7 @@ func TestRefusedAddresses(t *testing.T) {
 		"":           "is not an address such as",
 		":web-ports": "cannot serve metrics at :web-ports",
 	} {
-		if _, err := admin.Listen(address, admin.NewRegistry(), nil, false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := admin.Listen(admin.Config{Address: address, Registry: admin.NewRegistry()}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", address, err, want)
 		}
 	}

@@ -204,6 +204,7 @@ func JetStream(tb testing.TB, s *natsd.Server, role string) jetstream.JetStream 
 // Main runs the tests of a package, and fails if they leave goroutines behind. cleanup is what
 // remains to be done when they have ended.
 func Main(m *testing.M, cleanup ...func()) {
+	_ = os.Setenv("COPPICE_HTTP", "127.0.0.1:0") // no test uses the default ports
 	code := m.Run()
 	for _, clean := range cleanup {
 		clean()

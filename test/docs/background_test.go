@@ -45,7 +45,7 @@ func (p *player) start(t *testing.T, text, user string) *background {
 	t.Helper()
 	b := &background{ctx: p.ctx, cmd: exec.Command("sh", "-c", "exec "+text), ended: make(chan struct{})}
 	b.cmd.Dir = p.dir
-	b.cmd.Env = []string{"PATH=" + filepath.Dir(p.nats) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + p.dir, "NATS_TIMEOUT=" + p.timeout}
+	b.cmd.Env = []string{"PATH=" + filepath.Dir(p.nats) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + p.dir, "NATS_TIMEOUT=" + p.timeout, "COPPICE_HTTP=127.0.0.1:0"}
 	if p.auth {
 		b.cmd.Env = append(b.cmd.Env, "XDG_CONFIG_HOME="+filepath.Join(p.dir, "data", allinone.UsersDir), "NATS_CONTEXT="+user)
 	} else {

@@ -276,7 +276,7 @@ func (s *shell) run(t *testing.T, text string) {
 	}
 	c := exec.Command("sh", "-c", "exec "+text)
 	c.Dir = s.dir
-	c.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "NATS_URL=" + s.url, "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_ACTOR=ana"}
+	c.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "NATS_URL=" + s.url, "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_ACTOR=ana", "COPPICE_HTTP=127.0.0.1:0"}
 	c.Stdout, c.Stderr = s, s
 	if waits {
 		must.Succeed(t, c.Start())

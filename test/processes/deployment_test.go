@@ -106,7 +106,7 @@ func (d *deployment) environment(secret string) []string {
 	return []string{
 		"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret, "NATS_TIMEOUT=" + testkit.Timeout.String(),
 		"COPPICE_ANSWERS_USER=" + bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD=" + password(bus.RoleAnswers),
-		"COPPICE_SECRET=" + string(testkit.Secrets().Format()),
+		"COPPICE_SECRET=" + string(testkit.Secrets().Format()), "COPPICE_HTTP=127.0.0.1:0",
 	}
 }
 

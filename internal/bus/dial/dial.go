@@ -28,12 +28,14 @@ type Config struct {
 	Server   string
 	User     string
 	Password string
-	Creds    string
-	NKey     string
-	TLSCert  string
-	TLSKey   string
-	TLSCA    string
-	Context  string
+	// PasswordFile is a file with the password.
+	PasswordFile string
+	Creds        string
+	NKey         string
+	TLSCert      string
+	TLSKey       string
+	TLSCA        string
+	Context      string
 	// Timeout is how long a client waits for a server, and for a reply.
 	Timeout time.Duration
 	// InboxPrefix is where replies come to: by default the user's private inbox.
@@ -69,6 +71,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVarP(&c.Server, "server", "s", os.Getenv("NATS_URL"), "NATS server URLs ($NATS_URL)")
 	f.StringVar(&c.User, "user", os.Getenv("NATS_USER"), "user name, or token ($NATS_USER)")
 	f.StringVar(&c.Password, "password", "", "password ($NATS_PASSWORD)")
+	f.StringVar(&c.PasswordFile, "password-file", os.Getenv("NATS_PASSWORD_FILE"), "file with the password ($NATS_PASSWORD_FILE)")
 	f.StringVar(&c.Creds, "creds", os.Getenv("NATS_CREDS"), "file of user credentials ($NATS_CREDS)")
 	f.StringVar(&c.NKey, "nkey", os.Getenv("NATS_NKEY"), "file of a user's nkey ($NATS_NKEY)")
 	f.StringVar(&c.TLSCert, "tlscert", os.Getenv("NATS_CERT"), "file of a TLS certificate ($NATS_CERT)")
@@ -106,13 +109,16 @@ func (c *Config) Complete() error {
 		}
 		if !c.changed("user") {
 			password = ""
+			if !c.changed("password-file") {
+				c.PasswordFile = ""
+			}
 		}
 		if c.changed("context") && !c.changed("server") {
 			c.Server = ""
 		}
 	}
-	if c.Password == "" {
-		c.Password = password
+	if err := c.completePassword(password); err != nil {
+		return err
 	}
 	if t := os.Getenv("NATS_TIMEOUT"); t != "" && !c.changed("timeout") {
 		d, err := time.ParseDuration(t)
@@ -122,6 +128,38 @@ func (c *Config) Complete() error {
 		c.Timeout = d
 	}
 	return nil
+}
+
+// completePassword chooses the password: that of a flag, or else of the environment.
+func (c *Config) completePassword(environment string) error {
+	switch {
+	case c.changed("password") && c.changed("password-file"):
+		return errors.New("--password and --password-file are both given: choose one")
+	case c.changed("password-file"):
+	case c.Password != "":
+		return nil
+	case environment != "" && c.PasswordFile != "":
+		return errors.New("$NATS_PASSWORD and $NATS_PASSWORD_FILE are both set: choose one")
+	case c.PasswordFile == "":
+		c.Password = environment
+		return nil
+	}
+	var err error
+	c.Password, err = ReadPassword(c.PasswordFile)
+	return err
+}
+
+// ReadPassword returns the password in a file, without the end of its line.
+func ReadPassword(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("password: %w", err)
+	}
+	password := strings.TrimRight(string(data), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("password: %s is empty", file)
+	}
+	return password, nil
 }
 
 // UserName is the name of the user, if the client knows it: that of the

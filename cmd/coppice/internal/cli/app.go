@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
 	"os/user"
 	"regexp"
@@ -38,7 +37,9 @@ type App struct {
 	// ending is called when the connection of a session is closed; nil for nothing.
 	ending  func() error
 	Verbose bool
-	Clock   func() time.Time // returns the time
+	// Log has the flags of commands that run services.
+	Log   LogOptions
+	Clock func() time.Time // returns the time
 	// Terminal is true if stdout is a terminal.
 	Terminal bool
 }
@@ -112,20 +113,6 @@ func (a *App) ClientFlags(c *cobra.Command) {
 // ActorFlag adds --actor.
 func (a *App) ActorFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.actor, "actor", os.Getenv("COPPICE_ACTOR"), "name under which the log records what is done ($COPPICE_ACTOR; default: the user)")
-}
-
-// Logger logs for people: to stderr, in text.
-func (a *App) Logger() *slog.Logger { return a.LoggerAt(slog.LevelInfo) }
-
-// QuietLogger logs what a person should look at.
-func (a *App) QuietLogger() *slog.Logger { return a.LoggerAt(slog.LevelWarn) }
-
-// LoggerAt logs from a level on; with --verbose, everything.
-func (a *App) LoggerAt(level slog.Level) *slog.Logger {
-	if a.Verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // Columns is how wide the terminal is, zero if that is not known.
