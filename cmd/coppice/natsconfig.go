@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -125,6 +127,7 @@ func finalizerOf(flag, value string) (user, finalizer string, err error) {
 
 func natsConfigCommand(a *cli.App) *cobra.Command {
 	var f actorFlags
+	var passwords string
 	c := &cobra.Command{
 		Use:     "nats-config",
 		GroupID: "operate",
@@ -136,20 +139,40 @@ let the server reload it twice: the first reload creates the account, the second
 activates its imports (nats-server 2.15.2). Between the two, requests of the new actor
 fail with "no responders".
 
-Passwords come from environment variables, which the configuration names. The
-password of an actor that is added while the server runs must come from a file that
-the configuration includes, as the header of the output says.`,
-		Example: `  coppice nats-config > coppice.conf
+With --passwords, the directory gets a file with the password of each user, such as
+DIR/graph, for --password-file, and DIR/passwords.conf with all of them, which the
+configuration includes. Passwords that exist stay. Write the configuration into the
+directory to which DIR is relative.
+
+Without it, passwords come from environment variables, which the configuration names.
+The password of an actor that is added while the server runs must then come from a file
+that the configuration includes, as the header of the output says.`,
+		Example: `  coppice nats-config --passwords passwords > coppice.conf
   coppice nats-config --application shop --application billing --finalizer bucket=example.com/bucket > coppice.conf`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			roles, err := f.roles()
 			if err != nil {
 				return err
 			}
-			return natsconf.Write(a.Stdout, roles)
+			if passwords == "" {
+				return natsconf.Write(a.Stdout, roles, "")
+			}
+			if filepath.IsAbs(passwords) {
+				return cli.NewUsageError(c, fmt.Errorf("--passwords %s: write a directory relative to that of the configuration, from which NATS reads it", passwords))
+			}
+			var config bytes.Buffer // nothing is written if the roles are refused
+			if err := natsconf.Write(&config, roles, filepath.ToSlash(filepath.Join(passwords, passwordsFile))); err != nil {
+				return err
+			}
+			if err := writePasswords(passwords, roles); err != nil {
+				return err
+			}
+			_, err = config.WriteTo(a.Stdout)
+			return err
 		},
 	}
 	f.add(c)
+	c.Flags().StringVar(&passwords, "passwords", "", "`DIR` with the passwords; those that do not exist are generated")
 	return c
 }

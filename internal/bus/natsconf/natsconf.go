@@ -21,9 +21,10 @@ func DefaultRoles() []bus.Role {
 }
 
 // Write writes the configuration of a server with the accounts of these roles, whose
-// passwords are in environment variables: see PasswordVariable. If the roles are
-// refused, it writes nothing.
-func Write(w io.Writer, roles []bus.Role) error {
+// passwords are in variables: see PasswordVariable. include is the file that defines the
+// variables, relative to the directory of the configuration; without it they are those of
+// the environment. If the roles are refused, it writes nothing.
+func Write(w io.Writer, roles []bus.Role, include string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# A NATS server for Coppice, with an account for each actor.
 #
@@ -37,12 +38,9 @@ func Write(w io.Writer, roles []bus.Role) error {
 # second activates its imports (nats-server 2.15.2); between the two the new actor's
 # requests fail with "no responders".
 #
-# Passwords come from the environment in which the server starts. The environment of
-# a server that runs does not change: the password of an actor that is added later
-# comes from a file, which a line 'include ./passwords.conf' before the accounts
-# names, with lines such as 'COPPICE_SHOP_PASSWORD: "..."'. The variables are:
+%s The variables are:
 #
-`, bus.CoreAccount)
+`, bus.CoreAccount, passwordsFrom(include))
 	for _, r := range roles {
 		fmt.Fprintf(&b, "#   %-36s %s\n", PasswordVariable(r.Name), r.About)
 	}
@@ -50,7 +48,11 @@ func Write(w io.Writer, roles []bus.Role) error {
 # Deployments replace passwords by nkeys, credentials or certificates as NATS
 # has them.
 
-server_name: coppice
+`)
+	if include != "" {
+		fmt.Fprintf(&b, "include %q\n\n", include)
+	}
+	b.WriteString(`server_name: coppice
 listen: "127.0.0.1:4222"
 
 # Commits are up to this large; the graph service asks the server for it.
@@ -70,6 +72,29 @@ jetstream {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// passwordsFrom is the comment that says where the passwords are.
+func passwordsFrom(include string) string {
+	if include != "" {
+		return `# Passwords come from the file that is included below; 'coppice nats-config' with the
+# same flags and one more adds that of another actor.`
+	}
+	return `# Passwords come from the environment in which the server starts. The environment of
+# a server that runs does not change: the password of an actor that is added later
+# comes from a file, which a line 'include ./passwords.conf' before the accounts
+# names, with lines such as 'COPPICE_SHOP_PASSWORD: "..."'.`
+}
+
+// Passwords writes the file with the variables of these roles. password returns the password of a
+// user.
+func Passwords(w io.Writer, roles []bus.Role, password func(role string) string) error {
+	for _, r := range roles {
+		if _, err := fmt.Fprintf(w, "%s: %q\n", PasswordVariable(r.Name), password(r.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Accounts writes the accounts of these roles. password spells a user's password

@@ -19,7 +19,7 @@ const file = "../../../deploy/nats/coppice.conf"
 func TestFileIsCurrent(t *testing.T) {
 	t.Parallel()
 	var want bytes.Buffer
-	must.Succeed(t, natsconf.Write(&want, natsconf.DefaultRoles()))
+	must.Succeed(t, natsconf.Write(&want, natsconf.DefaultRoles(), ""))
 	got, err := os.ReadFile(file)
 	must.Succeed(t, err)
 	if !bytes.Equal(got, want.Bytes()) {

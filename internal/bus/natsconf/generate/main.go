@@ -11,7 +11,7 @@ import (
 
 func main() {
 	var b bytes.Buffer
-	err := natsconf.Write(&b, natsconf.DefaultRoles())
+	err := natsconf.Write(&b, natsconf.DefaultRoles(), "")
 	if err == nil {
 		err = os.WriteFile(os.Args[1], b.Bytes(), 0o644) //nolint:gosec // go generate names the file
 	}
