@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		os.Exit(worker.Run(Main))
 	}
 	testkit.ManyAtOnce()
+	testkit.AvoidDefaultPorts()
 	testscript.Main(m, map[string]func(){
 		"finalizer": func() { os.Exit(finalizerMain(os.Args[1:])) },
 		"agent":     func() { os.Exit(agentMain(os.Args[1])) },

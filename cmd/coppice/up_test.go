@@ -70,6 +70,9 @@ func (p *upProcess) awaitReady(ctx context.Context, data string) *upProcess {
 	p.t.Helper()
 	for p.ready == "" {
 		line := testkit.Receive(p.t, ctx, "the line that says that it is ready", p.lines)
+		if testkit.DefaultPort.MatchString(line) {
+			p.t.Fatalf("a test uses a default port: %s", line)
+		}
 		if m := healthLine.FindStringSubmatch(line); m != nil {
 			p.address = m[1]
 		} else if m := readyLine.FindStringSubmatch(line); m != nil && m[2] == data {

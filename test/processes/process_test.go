@@ -130,6 +130,9 @@ func (p *process) serving() *service {
 	p.t.Helper()
 	p.says("health and metrics")
 	testkit.WaitFor(p.t, p.ctx, p.name+" to say where it serves", func() bool { return metricsURL.MatchString(p.output()) })
+	if out := p.output(); testkit.DefaultPort.MatchString(out) {
+		p.t.Fatalf("a test uses a default port: %s", out)
+	}
 	return &service{process: p, url: metricsURL.FindStringSubmatch(p.output())[1]}
 }
 

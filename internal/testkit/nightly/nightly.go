@@ -43,6 +43,12 @@ var (
 	}}
 	// SmallDisk is a file system of the test's own, which takes root on Linux to mount.
 	SmallDisk = Need{"a file system of its own, which takes root on Linux to mount", mayMount}
+	// OwnMachine is a network, a table of processes and mounts of the test's own, which takes root on Linux.
+	OwnMachine = Need{"a network of its own, which takes root on Linux, unshare and ip", func() error {
+		_, missing := exec.LookPath("unshare")
+		_, missing2 := exec.LookPath("ip")
+		return errors.Join(mayMount(), missing, missing2)
+	}}
 	// History is the commits that the repository has, back to the one in test/mixed/BASE.
 	History = Need{"the git history", history}
 	// Minutes is time: the test takes longer than the gate gives it.

@@ -30,8 +30,8 @@ func (a *App) LogFlags(c *cobra.Command, level slog.Level) {
 		f.DefValue = fallback
 		CompleteFlag(c, name, value.of...)
 	}
-	add(&a.Log.format, "log-format", "format of the log on stderr: text or json", FormatText)
-	add(&a.Log.level, LogLevelFlag, "lowest level that is logged: debug, info, warn or error", strings.ToLower(level.String()))
+	add(&a.Log.format, "log-format", "`FORMAT` of the log on stderr: text or json", FormatText)
+	add(&a.Log.level, LogLevelFlag, "lowest `LEVEL` that is logged: debug, info, warn or error", strings.ToLower(level.String()))
 }
 
 // JSON reports whether the log is in JSON.
@@ -75,7 +75,7 @@ type choice struct {
 
 func (c *choice) String() string { return c.value }
 
-func (c *choice) Type() string { return "string" }
+func (c *choice) Type() string { return "choice" }
 
 func (c *choice) Set(text string) error {
 	if !slices.Contains(c.of, text) {
