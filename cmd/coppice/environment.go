@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -74,5 +75,40 @@ func setFromEnvironment(a *cli.App, c *cobra.Command) error {
 			}
 		}
 	})
+	if failed == nil {
+		warnOfMisspelled(a, c.Root())
+	}
 	return failed
 }
+
+// prefix begins the variables of Coppice.
+const prefix = "COPPICE_"
+
+// warnOfMisspelled names the variables of the environment that are almost those of a flag: a service that ignored
+// them would do something else than its operator expects. Other variables may be of other programs: Kubernetes sets
+// COPPICE_PORT_9440_TCP for a Service with the name coppice, for example.
+func warnOfMisspelled(a *cli.App, root *cobra.Command) {
+	var known []string
+	for _, c := range root.Commands() {
+		if hasEnvironment(c) {
+			c.Flags().VisitAll(func(f *pflag.Flag) {
+				if name, ok := strings.CutPrefix(variableOf(f), prefix); ok {
+					known = append(known, name)
+				}
+			})
+		}
+	}
+	for _, variable := range os.Environ() {
+		variable, _, _ = strings.Cut(variable, "=")
+		name, ok := strings.CutPrefix(variable, prefix)
+		if !ok || slices.Contains(known, name) || slices.Contains(otherNames, name) {
+			continue
+		}
+		if hint := cli.DidYouMean(name, known); hint != "" {
+			a.SayWarning(fmt.Sprintf("Coppice does not read $%s%s", variable, strings.Replace(hint, "mean ", "mean $"+prefix, 1)))
+		}
+	}
+}
+
+// otherNames are the variables that set no flag of a service, without their prefix.
+var otherNames = []string{"ACTOR", "EDITOR", "SECRET"}

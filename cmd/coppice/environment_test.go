@@ -111,6 +111,28 @@ func TestEnvironmentValues(t *testing.T) {
 	}
 }
 
+// A variable that is almost that of a flag is named; those of Kubernetes and of others are not.
+func TestMisspelledVariables(t *testing.T) {
+	for _, name := range []string{"COPPICE_HTPP", "COPPICE_PORT_9440_TCP", "COPPICE_GRAPH_SERVICE_HOST", "COPPICE_EDITOR", "COPPICE_DATA", "COPPICE_SHOP_PASSWORD"} {
+		t.Setenv(name, "17")
+	}
+	for format, want := range map[string]string{
+		"text": `^warning: Coppice does not read \$COPPICE_HTPP; did you mean \$COPPICE_HTTP\?\n$`,
+		"json": `^\{.*"level":"WARN","msg":"Coppice does not read \$COPPICE_HTPP; did you mean \$COPPICE_HTTP\?"\}\n$`,
+	} {
+		var out strings.Builder
+		a := newApp(strings.NewReader(""), io.Discard, &out)
+		c, rest, err := rootOf(a).Find([]string{"processor", "--log-level=warn"})
+		must.Succeed(t, err)
+		must.Succeed(t, c.ParseFlags(rest))
+		t.Setenv("COPPICE_LOG_FORMAT", format)
+		must.Succeed(t, setFromEnvironment(a, c))
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("%s: %q, want %s", format, out.String(), want)
+		}
+	}
+}
+
 // A named address must be free, and a default need not be.
 func TestHTTPFlag(t *testing.T) {
 	for name, port := range map[string]string{"graph": "9440", "processor": "9441", "finalizers": "9442", "scanner": "9443", "up": "9440"} {

@@ -42,8 +42,9 @@ type shown struct {
 	text   string   // on one line, without its comment
 	output []string // of a transcript: the lines after the command
 	// inline: the command is in a sentence. comment: it is in a Go comment.
-	inline, comment bool
-	dir             string // in which it runs, below the module's root
+	// script: it is in a script, which sets variables, for example.
+	inline, comment, script bool
+	dir                     string // in which it runs, below the module's root
 }
 
 func (s shown) String() string { return fmt.Sprintf("%s:%d: %s", s.file, s.line, s.text) }
@@ -107,9 +108,16 @@ var programs = regexp.MustCompile(`^(coppice|make|nats|go|spec/check) [a-z.-]`)
 // wide separates a command in a package comment from what is said of it.
 var wide = regexp.MustCompile(`\s{2,}.*$`)
 
+// script is the language of blocks that are scripts for bash: TestInstallation, or the nightly test of the
+// directory, runs them as they are.
+const script = "bash"
+
+// redirection matches the end of a command in a script: where its output goes.
+var redirection = regexp.MustCompile(`( 2?> \S+)?( &)?$`)
+
 // commands returns the commands of a block: the lines of a block of sh, or those that
 // begin with "$ " with the output after each, or in a package comment those that begin
-// with a program.
+// with a program. Of a script it returns the lines that begin with coppice.
 func (b block) commands() (list []shown) {
 	lines := strings.Split(strings.TrimRight(b.text, "\n"), "\n")
 	for i := 0; i < len(lines); i++ {
@@ -125,6 +133,12 @@ func (b block) commands() (list []shown) {
 		case b.comment && programs.MatchString(text) && !strings.HasPrefix(text, "coppice says "):
 			text = wide.ReplaceAllString(text, "")
 		case b.comment:
+			continue
+		case b.lang == script:
+			if strings.HasPrefix(text, "coppice ") {
+				text, _, _ = strings.Cut(text, " <<")
+				list = append(list, shown{file: b.file, line: b.line + at + 1, text: redirection.ReplaceAllString(text, ""), script: true})
+			}
 			continue
 		case !prompt && b.lang != "sh":
 			if len(list) > 0 {

@@ -14,7 +14,7 @@ import (
 
 const installation = "docs/install.md"
 
-// sectionsOf returns the blocks of sh in each section of a document.
+// sectionsOf returns the scripts in each section of a document.
 func sectionsOf(t *testing.T, file string) map[string][]string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(module, file))
@@ -24,7 +24,7 @@ func sectionsOf(t *testing.T, file string) map[string][]string {
 		heading, _, _ := strings.Cut(text, "\n")
 		blocks, _ := split(file, text)
 		for _, b := range blocks {
-			if b.lang == "sh" {
+			if b.lang == script {
 				sections[heading] = append(sections[heading], b.text)
 			}
 		}
@@ -49,7 +49,7 @@ func TestInstallation(t *testing.T) {
 	must.Succeed(t, err)
 	for _, way := range []string{"One process", "Plain servers"} {
 		t.Run(way, func(t *testing.T) {
-			dir, script := t.TempDir(), filepath.Join(t.TempDir(), "script")
+			dir, file := t.TempDir(), filepath.Join(t.TempDir(), "script")
 			text := fmt.Sprintf("cd %q\n", root)
 			for i, section := range []string{"Get the program", way, "The first cascade"} {
 				if len(sections[section]) == 0 {
@@ -60,8 +60,8 @@ func TestInstallation(t *testing.T) {
 				}
 				text += strings.Join(sections[section], "\n")
 			}
-			must.Succeed(t, os.WriteFile(script, []byte(text), 0o600))
-			c := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", ownMachine, script) //nolint:gosec // the script is made here
+			must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
+			c := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", ownMachine, file) //nolint:gosec // the script is made here
 			c.Env = append(os.Environ(), "PATH=/usr/local/bin"+string(os.PathListSeparator)+server+string(os.PathListSeparator)+os.Getenv("PATH"), "COPPICE_HTTP=")
 			out, err := c.CombinedOutput()
 			for _, want := range []string{"\nremoved 3/3\n", "\nstate equals the log: "} {

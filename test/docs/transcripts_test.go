@@ -51,7 +51,7 @@ func TestTranscripts(t *testing.T) {
 	used := map[*regexp.Regexp]bool{}
 	byFile := map[string][]shown{}
 	for _, c := range commands {
-		if c.inline || strings.HasPrefix(c.text, "nats ") && c.file != "README.md" {
+		if c.inline || c.script || strings.HasPrefix(c.text, "nats ") && c.file != "README.md" {
 			continue // TestCommandsExist, TestNatsCommands
 		}
 		i := slices.IndexFunc(exceptions, func(e exception) bool { return e.match.MatchString(c.text) })

@@ -18,11 +18,11 @@ func UnknownCommand(c *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return fmt.Errorf("there is no command %q%s", args[0], didYouMean(args[0], names))
+	return fmt.Errorf("there is no command %q%s", args[0], DidYouMean(args[0], names))
 }
 
-// didYouMean suggests the nearest of some words, nothing if none is near.
-func didYouMean(word string, words []string) string {
+// DidYouMean suggests the nearest of some words, nothing if none is near.
+func DidYouMean(word string, words []string) string {
 	best, nearest := max(1, min(2, len(word)/2), len(word)/4)+1, ""
 	for _, w := range words {
 		if w == "" {

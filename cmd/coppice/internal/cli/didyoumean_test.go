@@ -15,7 +15,7 @@ func TestDidYouMean(t *testing.T) {
 		"x":          "",
 		"crd":        "", // no letter in common with pod but the last
 	} {
-		if got := didYouMean(word, words); got != want {
+		if got := DidYouMean(word, words); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
 		}
 	}

@@ -67,6 +67,15 @@ func (a *App) Say(line string) {
 	_, _ = fmt.Fprintln(a.Stderr, line)
 }
 
+// SayWarning writes a warning for the person who started services, and logs it where the log is in JSON.
+func (a *App) SayWarning(text string) {
+	if a.Log.JSON() {
+		a.Logger().Warn(text)
+		return
+	}
+	_, _ = fmt.Fprintln(a.Stderr, "warning: "+text)
+}
+
 // choice is the value of a flag that is one of a few words; "" until one is chosen.
 type choice struct {
 	of    []string

@@ -286,7 +286,7 @@ func (s *Session) FindKind(word string) (client.Kind, error) {
 	for _, k := range s.Kinds.All() {
 		words = append(words, k.Plural, k.Singular, client.ResourceOf(k).String())
 	}
-	if meant := didYouMean(strings.ToLower(word), words); meant != "" {
+	if meant := DidYouMean(strings.ToLower(word), words); meant != "" {
 		return k, fmt.Errorf("realm %s has no kind %q%s", s.Realm, word, meant)
 	}
 	if !labelname.IsSubdomain(strings.ToLower(word)) {
