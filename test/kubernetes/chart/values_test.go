@@ -120,10 +120,10 @@ func TestMisspelled(t *testing.T) {
 			t.Errorf("%s: %v", strings.Join(path, "."), err)
 		}
 	}
-	refused([]string{"mispelled"})
+	refused([]string{"misspelled"})
 	walk(defaults(t), func(path []string, leaf bool) {
 		if !leaf {
-			refused(append(slices.Clone(path), "mispelled"))
+			refused(append(slices.Clone(path), "misspelled"))
 		}
 	})
 }
