@@ -11,28 +11,56 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
+	scheduling "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/coppice-gc/coppice/test/kubernetes/chart"
+	"github.com/coppice-gc/coppice/test/kubernetes/cluster"
 )
 
 const repository = "../../.."
 
-// TestServer starts one API server for all tests, because a process can start only one.
+// server is an API server whose namespace chart.Namespace enforces restricted pods.
+type server struct{ *cluster.Server }
+
+// TestServer starts one API server for all tests.
 func TestServer(t *testing.T) {
-	s := start(t)
+	s := server{cluster.Start(t)}
+	s.prepare(t)
 	t.Run("Sets", s.testSets)
 	t.Run("Plain", s.testPlain)
 	t.Run("Refused", s.testRefused)
 	t.Run("Upgrade", s.testUpgrade)
 }
 
+// prepare creates what the objects of a chart refer to.
+func (s server) prepare(t *testing.T) {
+	t.Helper()
+	_, err := s.Client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: chart.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The controllers that create the account "default" do not run.
+	for _, name := range []string{"default", "coppice", "collector-pods"} {
+		account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := s.Client.CoreV1().ServiceAccounts(chart.Namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	class := &scheduling.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "collector"}, Value: 1000}
+	if _, err := s.Client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // testSets applies the objects of each set of values with a dry run, and creates a Pod of
 // each template: of a Deployment with other pods the API server only warns.
-func (s *server) testSets(t *testing.T) {
+func (s server) testSets(t *testing.T) {
 	sets, err := chart.Sets(repository)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +79,7 @@ func (s *server) testSets(t *testing.T) {
 }
 
 // testPlain applies deploy/kubernetes.
-func (s *server) testPlain(t *testing.T) {
+func (s server) testPlain(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, "deploy", "kubernetes", "coppice.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -67,12 +95,12 @@ func (s *server) testPlain(t *testing.T) {
 
 // check applies an object, and creates the Pod of its template if it has one. It returns
 // the number of Pods.
-func (s *server) check(t *testing.T, o *unstructured.Unstructured) int {
+func (s server) check(t *testing.T, o *unstructured.Unstructured) int {
 	t.Helper()
 	if strings.HasPrefix(o.GetAPIVersion(), "monitoring.coreos.com/") {
 		return 0 // a custom resource: package chart decodes it
 	}
-	if err := s.apply(t, o, metav1.DryRunAll); err != nil {
+	if err := s.Apply(t, o, metav1.DryRunAll); err != nil {
 		t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 	}
 	pod, ok := podOf(t, o)
@@ -80,23 +108,23 @@ func (s *server) check(t *testing.T, o *unstructured.Unstructured) int {
 		s.noWarnings(t, o)
 		return 0
 	}
-	if err := s.apply(t, pod, metav1.DryRunAll); err != nil {
+	if err := s.Apply(t, pod, metav1.DryRunAll); err != nil {
 		t.Errorf("pod of %s %s: %v", o.GetKind(), o.GetName(), err)
 	}
 	s.noWarnings(t, o)
 	return 1
 }
 
-func (s *server) noWarnings(t *testing.T, o *unstructured.Unstructured) {
+func (s server) noWarnings(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
-	for _, w := range s.warnings.take() {
+	for _, w := range s.Warnings.Take() {
 		t.Errorf("%s %s: warning: %s", o.GetKind(), o.GetName(), w)
 	}
 }
 
 // testRefused changes objects so that they are wrong: each must be refused, by the reason
 // that the other tests rely on.
-func (s *server) testRefused(t *testing.T) {
+func (s server) testRefused(t *testing.T) {
 	set := func(value any, path ...string) func(*unstructured.Unstructured) error {
 		return func(o *unstructured.Unstructured) error { return unstructured.SetNestedField(o.Object, value, path...) }
 	}
@@ -122,22 +150,22 @@ func (s *server) testRefused(t *testing.T) {
 			if w.pod {
 				o, _ = podOf(t, o)
 			}
-			if err := s.apply(t, o, metav1.DryRunAll); err == nil || !strings.Contains(err.Error(), w.reason) {
+			if err := s.Apply(t, o, metav1.DryRunAll); err == nil || !strings.Contains(err.Error(), w.reason) {
 				t.Errorf("%v, and not because of %s", err, w.reason)
 			}
 		})
 	}
-	s.warnings.take()
+	s.Warnings.Take()
 
 	t.Run("a warning", func(t *testing.T) {
 		o := first(t, "Deployment")
 		if err := unstructured.SetNestedField(o.Object, true, "spec", "template", "spec", "hostNetwork"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.apply(t, o, metav1.DryRunAll); err != nil {
+		if err := s.Apply(t, o, metav1.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		if texts := s.warnings.take(); len(texts) != 1 || !strings.Contains(texts[0], "restricted") {
+		if texts := s.Warnings.Take(); len(texts) != 1 || !strings.Contains(texts[0], "restricted") {
 			t.Errorf("warnings: %v", texts)
 		}
 	})
@@ -145,9 +173,9 @@ func (s *server) testRefused(t *testing.T) {
 
 // testUpgrade applies the default values, and then a later version of the chart and the
 // image with other values, over the same objects. Kubernetes refuses to change some fields.
-func (s *server) testUpgrade(t *testing.T) {
+func (s server) testUpgrade(t *testing.T) {
 	for _, o := range rendered(t, nil) {
-		if err := s.apply(t, o); err != nil {
+		if err := s.Apply(t, o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,12 +196,12 @@ func (s *server) testUpgrade(t *testing.T) {
 	}
 	for _, m := range chart.Manifests(files) {
 		o := object(t, m)
-		if err := s.apply(t, o); err != nil {
+		if err := s.Apply(t, o); err != nil {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
 		s.noWarnings(t, o)
 	}
-	graph, err := s.client.AppsV1().StatefulSets(chart.Namespace).Get(t.Context(), "coppice-graph", metav1.GetOptions{})
+	graph, err := s.Client.AppsV1().StatefulSets(chart.Namespace).Get(t.Context(), "coppice-graph", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +212,7 @@ func (s *server) testUpgrade(t *testing.T) {
 	if err := unstructured.SetNestedField(moved.Object, "elsewhere", "spec", "serviceName"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.apply(t, moved); !apierrors.IsInvalid(err) {
+	if err := s.Apply(t, moved); !apierrors.IsInvalid(err) {
 		t.Errorf("another serviceName: %v", err)
 	}
 }

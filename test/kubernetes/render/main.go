@@ -1,7 +1,6 @@
 // Command render writes deploy/kubernetes/coppice.yaml: the chart with its default values.
-// Run it after each change of the chart:
-//
-//	go run -C test/kubernetes ./render
+// Run it after each change of the chart, in the directory test/kubernetes:
+// go run ./render.
 package main
 
 import (

@@ -1,4 +1,5 @@
-package apply_test
+// Package cluster starts an API server of Kubernetes for tests.
+package cluster
 
 import (
 	"io"
@@ -8,8 +9,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
-	core "k8s.io/api/core/v1"
-	scheduling "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -21,34 +20,32 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/klog/v2"
 	servertesting "k8s.io/kubernetes/cmd/kube-apiserver/app/testing"
-
-	"github.com/coppice-gc/coppice/test/kubernetes/chart"
 )
 
-// server is an API server of Kubernetes, without a kubelet, a scheduler or controllers. Its
-// namespace chart.Namespace enforces restricted pods.
-type server struct {
-	config   *rest.Config
-	client   kubernetes.Interface
+// Server is an API server of Kubernetes, without a kubelet, a scheduler or controllers.
+type Server struct {
+	Config   *rest.Config
+	Client   kubernetes.Interface
+	Warnings *Warnings
 	objects  dynamic.Interface
 	kinds    *restmapper.DeferredDiscoveryRESTMapper
-	warnings *warnings
 }
 
-// warnings collects what the API server warns of.
-type warnings struct {
+// Warnings are texts with which the API server warned.
+type Warnings struct {
 	mu    sync.Mutex
 	texts []string
 }
 
 // HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+func (w *Warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.texts = append(w.texts, text)
 }
 
-func (w *warnings) take() []string {
+// Take returns the warnings since the last call.
+func (w *Warnings) Take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	texts := w.texts
@@ -56,8 +53,9 @@ func (w *warnings) take() []string {
 	return texts
 }
 
-// start starts an etcd and an API server on the loopback device, in this process.
-func start(t *testing.T) *server {
+// Start starts an etcd and an API server on the loopback device, in this process. A process
+// can start only one.
+func Start(t *testing.T) *Server {
 	t.Helper()
 	klog.LogToStderr(testing.Verbose())
 	klog.SetOutput(io.Discard)
@@ -67,43 +65,19 @@ func start(t *testing.T) *server {
 		Prefix: "/registry", Transport: storagebackend.TransportConfig{ServerList: []string{etcd(t)}},
 	})
 	t.Cleanup(api.TearDownFn)
-	w := &warnings{}
+	w := &Warnings{}
 	config := rest.CopyConfig(api.ClientConfig)
 	config.WarningHandler = w
 	config.QPS, config.Burst = -1, -1
-	s := &server{
-		config: config, client: kubernetes.NewForConfigOrDie(config), objects: dynamic.NewForConfigOrDie(config), warnings: w,
+	return &Server{
+		Config: config, Client: kubernetes.NewForConfigOrDie(config), Warnings: w, objects: dynamic.NewForConfigOrDie(config),
 		kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(config))),
 	}
-	s.prepare(t)
-	return s
 }
 
-// prepare creates what the objects of a chart refer to.
-func (s *server) prepare(t *testing.T) {
-	t.Helper()
-	_, err := s.client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: chart.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The controllers that create the account "default" do not run.
-	for _, name := range []string{"default", "coppice", "collector-pods"} {
-		account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := s.client.CoreV1().ServiceAccounts(chart.Namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	class := &scheduling.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "collector"}, Value: 1000}
-	if _, err := s.client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// apply applies an object as Helm and 'kubectl apply --server-side' do; unknown and repeated
+// Apply applies an object as Helm and 'kubectl apply --server-side' do; unknown and repeated
 // fields are errors.
-func (s *server) apply(t *testing.T, object *unstructured.Unstructured, dryRun ...string) error {
+func (s *Server) Apply(t *testing.T, object *unstructured.Unstructured, dryRun ...string) error {
 	t.Helper()
 	of, err := s.resource(object)
 	if err != nil {
@@ -119,7 +93,7 @@ func (s *server) apply(t *testing.T, object *unstructured.Unstructured, dryRun .
 }
 
 // resource returns the client for an object's kind.
-func (s *server) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+func (s *Server) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	m, err := s.kinds.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
