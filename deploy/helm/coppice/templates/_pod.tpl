@@ -1,8 +1,8 @@
-{{- /* A file of credentials for the NATS user of a component: an environment variable by the method of authentication. */}}
+{{- /* The variable that names the file of a NATS user: method, file, and the name of the variable for each method. */}}
 {{- define "coppice.credentials" -}}
-{{- if ne .method "none" -}}
-- name: {{ ternary .password (printf "%s_%s" .prefix (upper .method)) (eq .method "password") }}
-  value: /etc/coppice/nats/{{ .file }}
+{{- with get .names .method -}}
+- name: {{ . }}
+  value: /etc/coppice/nats/{{ $.file }}
 {{- end }}
 {{- end }}
 
@@ -59,11 +59,11 @@ spec:
         - name: NATS_USER
           value: {{ .component }}
         {{- end }}
-        {{- with include "coppice.credentials" (dict "method" $auth.method "password" "NATS_PASSWORD_FILE" "prefix" "NATS" "file" "user") }}
+        {{- with include "coppice.credentials" (dict "method" $auth.method "file" "user" "names" (dict "password" "NATS_PASSWORD_FILE" "creds" "NATS_CREDS" "nkey" "NATS_NKEY")) }}
         {{- . | nindent 8 }}
         {{- end }}
         {{- if $graph }}
-        {{- with include "coppice.credentials" (dict "method" $auth.method "password" "COPPICE_ANSWERS_PASSWORD_FILE" "prefix" "COPPICE_ANSWERS" "file" "answers") }}
+        {{- with include "coppice.credentials" (dict "method" $auth.method "file" "answers" "names" (dict "password" "COPPICE_ANSWERS_PASSWORD_FILE" "creds" "COPPICE_ANSWERS_CREDS" "nkey" "COPPICE_ANSWERS_NKEY")) }}
         {{- . | nindent 8 }}
         {{- end }}
         {{- end }}
