@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 )
 
@@ -29,14 +30,22 @@ var consumerStates = map[coppicev1.ConsumerStatus]string{
 func (r *following) countFinalizers(ctx context.Context, counts []propagator.FinalizerCount) {
 	counts = counts[:min(len(counts), maxFinalizerMetrics)]
 	r.metrics.finalizers(counts, r.time.Now())
-	if len(counts) == 0 {
+	attempts := r.consumers.TakeAttempts()
+	if len(counts) == 0 && len(attempts) == 0 {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	list, err := r.consumers.List(limited)
 	if err != nil {
-		return
+		return // what was attempted meanwhile is not counted
+	}
+	for durable, n := range attempts {
+		if info := list[durable]; info != nil {
+			if finalizer, ok := bus.FinalizerOfFilter(info.Config.FilterSubject); ok {
+				r.metrics.attempted(finalizer, n)
+			}
+		}
 	}
 	for _, c := range counts {
 		durable := bus.FinalizerDurable(c.Name)
@@ -52,6 +61,7 @@ func (m *metrics) finalizers(counts []propagator.FinalizerCount, now time.Time) 
 		is[c.Name] = struct{}{}
 		m.all.finalizerObjects.WithLabelValues(m.realm, c.Name).Set(float64(c.Objects))
 		m.all.finalizerOldest.WithLabelValues(m.realm, c.Name).Set(now.Sub(c.Oldest.Time()).Seconds())
+		m.attempted(c.Name, consumers.Attempts{}) // the rate of a counter that appears with its first count misses this count
 	}
 	for name := range m.counted {
 		if _, ok := is[name]; !ok {
@@ -62,6 +72,22 @@ func (m *metrics) finalizers(counts []propagator.FinalizerCount, now time.Time) 
 		}
 	}
 	m.counted = is
+}
+
+// attempted counts attempts at calls of a finalizer, unless too many others have metrics.
+func (m *metrics) attempted(finalizer string, n consumers.Attempts) {
+	if _, ok := m.called[finalizer]; !ok {
+		if len(m.called) >= maxFinalizerMetrics {
+			return
+		}
+		if m.called == nil {
+			m.called = map[string]struct{}{}
+		}
+		m.called[finalizer] = struct{}{}
+	}
+	for outcome, count := range map[string]uint64{"done": n.Done, "failed": n.Failed, "returned": n.Returned} {
+		m.all.finalizerAttempts.WithLabelValues(m.realm, finalizer, outcome).Add(float64(count))
+	}
 }
 
 // consumer sets the state of the consumer of a finalizer.

@@ -2,8 +2,11 @@ package graph_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +85,7 @@ func TestFinalizerLiveness(t *testing.T) {
 	testkit.WaitFor(t, ctx, "the metrics of a finalizer without a consumer", has("none"))
 
 	working, done := make(chan struct{}), make(chan error, 1)
+	var failed atomic.Bool
 	running, end := context.WithCancel(ctx)
 	defer end()
 	controller := n.as(bus.RoleFinalizer)
@@ -90,6 +94,9 @@ func TestFinalizerLiveness(t *testing.T) {
 			select {
 			case <-working:
 			case <-ctx.Done():
+			}
+			if failed.CompareAndSwap(false, true) {
+				return errors.New("the first attempt fails")
 			}
 			return ctx.Err()
 		})
@@ -109,9 +116,26 @@ func TestFinalizerLiveness(t *testing.T) {
 		}
 		return true
 	})
+	testkit.WaitFor(t, ctx, "the attempts to be counted", func() bool {
+		attempts := func(outcome string) float64 {
+			n, _ := testkit.Metric(t, registry, "coppice_graph_finalizer_attempts_total", "finalizer", bus.ExampleFinalizer, "outcome", outcome)
+			return n
+		}
+		return attempts("done") == 1 && attempts("failed") == 1 && attempts("returned") == 0
+	})
 	end()
 	if err := testkit.Receive(t, ctx, "the end of RunFinalizer", done); err != nil {
 		t.Error(err)
 	}
+	_, pending := testkit.Metric(t, registry, "coppice_graph_pending_rows", "type", "evaluate")
+	ahead, compared := testkit.Metric(t, registry, "coppice_graph_clock_ahead_seconds")
+	if !pending || !compared || math.Abs(ahead) > testkit.Timeout.Seconds() {
+		t.Errorf("the writer has pending rows: %t; the clock is ahead by %v, %t", pending, ahead, compared)
+	}
 	s.Stop()
+	for _, name := range []string{"coppice_graph_pending_rows", "coppice_graph_idle", "coppice_graph_work_messages", "coppice_graph_parked_messages", "coppice_graph_brakes_tripped"} {
+		if v, ok := testkit.Metric(t, registry, name); ok {
+			t.Errorf("%s of a process that is not the writer any more: %v", name, v)
+		}
+	}
 }

@@ -235,6 +235,7 @@ func New(c Config) (*Service, error) {
 	s.archivers = &archivers{verifying: semaphore.NewWeighted(1), realms: s.all}
 	s.dropped = watchDropped(c.Answers, func(realm string, requests int) { s.metrics.dropped.WithLabelValues(realm).Add(float64(requests)) })
 	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.registry.ServerTime})
+	s.metrics.comparesClock(s.clock.Ahead)
 	s.member = lease.New(js, lease.Config{
 		ID: c.ID, Name: c.Instance, TTL: c.LeaseTTL, Replicas: c.Replicas, Log: c.Log, Ready: s.couldWrite,
 	})

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -59,6 +60,8 @@ type allMetrics struct {
 	archiveFailures *prometheus.CounterVec
 
 	finalizerObjects, finalizerOldest, finalizerConsumer *prometheus.GaugeVec
+	finalizerAttempts                                    *prometheus.CounterVec
+	parked                                               *prometheus.GaugeVec
 
 	trips   *prometheus.CounterVec
 	tripped *prometheus.GaugeVec
@@ -110,7 +113,9 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		finalizerObjects:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_objects", Help: "Objects that wait for an external finalizer, for at most 100 finalizers."}, []string{"realm", "finalizer"}),
 		finalizerOldest:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_oldest_seconds", Help: "For how long the first object has waited for an external finalizer."}, []string{"realm", "finalizer"}),
 		finalizerConsumer: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_consumer", Help: "1 for the state of the consumer of an external finalizer for which objects wait: none, silent, idle, working or failing; 0 for all others."}, []string{"realm", "finalizer", "state"}),
+		finalizerAttempts: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_finalizer_attempts_total", Help: "Attempts at calls of an external finalizer that have ended, by outcome: done, failed, returned. The writer counts those of at most 100 finalizers."}, []string{"realm", "finalizer", "outcome"}),
 
+		parked:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_parked_messages", Help: "Messages of work that are parked: they failed too often, and an operator must decide."}, realm),
 		trips:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_brake_trips_total", Help: "How often this process has tripped the brake of a kind, by resource."}, []string{"realm", "resource"}),
 		tripped: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_brakes_tripped", Help: "Kinds whose brake is tripped: the collector deletes none of their objects until it is released."}, realm),
 	}
@@ -123,6 +128,7 @@ type metrics struct {
 	writing func() *writing
 	own     []prometheus.Collector // of this realm alone
 	counted map[string]struct{}    // the finalizers that have metrics
+	called  map[string]struct{}    // the finalizers whose attempts are counted
 }
 
 // remove removes the metrics of a realm that this process no longer serves.
@@ -134,7 +140,7 @@ func (m *metrics) remove() {
 		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
 		a.queued, a.queueSize, a.queueTime, a.repeated, a.undecided, a.dropped, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
 		a.logBytes, a.stateBytes, a.archiveBytes, a.logCutAt, a.logFirst, a.logCut, a.trips, a.tripped,
-		a.finalizerObjects, a.finalizerOldest, a.finalizerConsumer,
+		a.finalizerObjects, a.finalizerOldest, a.finalizerConsumer, a.finalizerAttempts, a.parked,
 	} {
 		v.DeletePartialMatch(prometheus.Labels{"realm": m.realm})
 	}
@@ -187,6 +193,18 @@ func (m *allMetrics) writing(realm string) *writing {
 		queued: m.queued.WithLabelValues(realm), queueSize: m.queueSize.WithLabelValues(realm),
 		queueTime: m.queueTime.WithLabelValues(realm), repeated: m.repeated.WithLabelValues(realm),
 	}
+}
+
+// comparesClock registers the metric of the clock of this machine. ahead is Clock.Ahead.
+func (m *allMetrics) comparesClock(ahead func() (time.Duration, bool)) {
+	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "coppice_graph_clock_ahead_seconds", Help: "How far the clock of this machine is ahead of the NATS server's; negative if it is behind; NaN before the first comparison.",
+	}, func() float64 {
+		if d, ok := ahead(); ok {
+			return d.Seconds()
+		}
+		return math.NaN()
+	}))
 }
 
 // watching registers metrics that show what the realm's hub stores.
@@ -292,6 +310,21 @@ func (m *metrics) cut(a eventlog.Announcement) {
 	if !a.At.IsZero() {
 		m.all.logCut.WithLabelValues(m.realm).Set(float64(a.At.Unix()))
 	}
+}
+
+// parks sets how many messages of work are parked.
+func (m *metrics) parks(messages uint64) {
+	m.all.parked.WithLabelValues(m.realm).Set(float64(messages))
+}
+
+// endTerm removes the metrics that only a writer updates: of a process that is not the writer any more, they would show
+// the past.
+func (m *metrics) endTerm() {
+	of := prometheus.Labels{"realm": m.realm}
+	for _, v := range []*prometheus.GaugeVec{m.all.pending, m.all.oldest, m.all.idle, m.all.work, m.all.parked, m.all.tripped} {
+		v.DeletePartialMatch(of)
+	}
+	m.finalizers(nil, time.Time{})
 }
 
 // working sets how many messages of work there are.

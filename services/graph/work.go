@@ -86,6 +86,9 @@ const verbUnblock = "unblock"
 func (r *following) countWork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+	if parked, err := r.js.Stream(ctx, bus.ParkedStream(r.name)); err == nil {
+		r.metrics.parks(parked.CachedInfo().State.Msgs)
+	}
 	stream, err := r.js.Stream(ctx, bus.WorkStream(r.name))
 	if err != nil {
 		return

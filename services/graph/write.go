@@ -228,7 +228,8 @@ func (t *term) countPending(ctx context.Context) error {
 func (t *term) measure(ctx context.Context) error {
 	tick := time.NewTicker(t.c.measure)
 	defer tick.Stop()
-	defer func() { t.metrics.finalizers(nil, t.time.Now()) }()
+	defer t.metrics.endTerm()
+	t.consumers.TakeAttempts() // those of earlier terms were counted by their writers
 	var next time.Time
 	for {
 		if begun := time.Now(); !begun.Before(next) {

@@ -122,6 +122,14 @@ func (c *Clock) read() (time.Time, error) {
 	return wall, nil
 }
 
+// Ahead returns how far the wall clock is ahead of the server's time, negative if it is behind. ok is false before the
+// first comparison.
+func (c *Clock) Ahead() (ahead time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.c.Wall().Round(0).Sub(c.server.Add(c.c.Elapsed() - c.at)), c.compared
+}
+
 // Compare requests a comparison from Run. It does not wait for it.
 func (c *Clock) Compare() {
 	select {

@@ -81,6 +81,19 @@ func TestNotCompared(t *testing.T) {
 	}
 }
 
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if _, ok := m.Ahead(); ok {
+		t.Error("known before the first comparison")
+	}
+	m.run()
+	m.step.Store(int64(-3 * time.Second))
+	if ahead, ok := m.Ahead(); !ok || ahead != -3*time.Second {
+		t.Errorf("%v, %t", ahead, ok)
+	}
+}
+
 // A step of the wall clock is noticed without a question to the server, and until
 // it is undone the time is the server's.
 func TestStep(t *testing.T) {

@@ -51,10 +51,18 @@ type Observer struct {
 	listing chan struct{} // one request at a time
 }
 
+// Attempts counts attempts at calls by their outcome.
+type Attempts struct {
+	// Done are those whose call is done, Failed those that failed, and Returned those whose program handed the
+	// call back without having failed.
+	Done, Failed, Returned uint64
+}
+
 // seen is what was observed of a consumer.
 type seen struct {
-	at    time.Time        // the last acknowledgement or report
-	calls map[uint64]*Call // that are not done
+	attempts Attempts         // since the last TakeAttempts
+	at       time.Time        // the last acknowledgement or report
+	calls    map[uint64]*Call // that are not done
 }
 
 // Call is what is known of a call that was delivered and is not done.
@@ -115,6 +123,7 @@ func (o *Observer) receive(m *nats.Msg) {
 		return
 	}
 	s.at = now
+	s.attempts.count(m)
 	switch {
 	case bytes.HasPrefix(m.Data, []byte("-NAK")):
 		if c := o.call(s, a.Sequence, now); c != nil {
@@ -148,6 +157,32 @@ func (o *Observer) receive(m *nats.Msg) {
 			o.calls--
 		}
 	}
+}
+
+// count counts an attempt that an acknowledgement ends.
+func (a *Attempts) count(m *nats.Msg) {
+	switch {
+	case bytes.Equal(m.Data, []byte("+WPI")): // in progress
+	case !bytes.HasPrefix(m.Data, []byte("-NAK")):
+		a.Done++
+	case len(m.Header[bus.HeaderReturned]) > 0:
+		a.Returned++
+	default:
+		a.Failed++
+	}
+}
+
+// TakeAttempts returns the attempts since the last TakeAttempts, by durable consumer.
+func (o *Observer) TakeAttempts() map[string]Attempts {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	taken := map[string]Attempts{}
+	for durable, s := range o.seen {
+		if s.attempts != (Attempts{}) {
+			taken[durable], s.attempts = s.attempts, Attempts{}
+		}
+	}
+	return taken
 }
 
 // consumer returns what was seen of a consumer, nil if there are too many.
