@@ -109,7 +109,7 @@ var programs = regexp.MustCompile(`^(coppice|make|nats|go|spec/check) [a-z.-]`)
 var wide = regexp.MustCompile(`\s{2,}.*$`)
 
 // script is the language of blocks that are scripts for bash: TestInstallation, or the nightly test of the
-// directory, runs them as they are.
+// directory, runs them as they are. TestRunbookCommands runs the commands of coppice in those of docs/runbooks.
 const script = "bash"
 
 // redirection matches the end of a command in a script: where its output goes.
@@ -137,6 +137,7 @@ func (b block) commands() (list []shown) {
 		case b.lang == script:
 			if strings.HasPrefix(text, "coppice ") {
 				text, _, _ = strings.Cut(text, " <<")
+				text, _, _ = strings.Cut(text, " | ")
 				list = append(list, shown{file: b.file, line: b.line + at + 1, text: redirection.ReplaceAllString(text, ""), script: true})
 			}
 			continue
@@ -257,14 +258,13 @@ func TestEveryBlockIsChecked(t *testing.T) {
 	for _, b := range blocks {
 		switch {
 		case b.lang == "go", b.lang == "sh", b.lang == "yaml", b.lang == "json":
-		case b.lang == script && (b.file == installation || strings.HasPrefix(b.file, "deploy/")):
+		case b.lang == script && (b.file == installation || strings.HasPrefix(b.file, "deploy/") || strings.HasPrefix(b.file, "docs/runbooks/")):
 		case b.lang == "" && strings.HasPrefix(b.text, "$ "):
-		case b.lang == script && (b.file == installation || strings.HasPrefix(b.file, "deploy/")):
 		case b.lang == "text" && b.file == "docs/security.md": // subjects: test/trust generates these blocks
 		case b.lang == "" && pictures[b.file] == b.first():
 			seen[b.file] = true
 		default:
-			t.Errorf("%s: %q: no test checks this block: begin it with ```go, ```sh, ```yaml, ```json or a line \"$ command\", or add it to pictures", b, b.first())
+			t.Errorf("%s: %q: no test checks this block: begin it with ```go, ```sh, ```bash, ```yaml, ```json or a line \"$ command\", or add it to pictures", b, b.first())
 		}
 	}
 	for file := range pictures {
