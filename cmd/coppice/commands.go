@@ -6,6 +6,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/archives"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/doctor"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/operate"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/read"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
@@ -61,6 +62,7 @@ func commands(a *cli.App) []*cobra.Command {
 		read.APIResourcesCommand(a),
 		natsConfigCommand(a),
 		readyCommand(a),
+		doctor.Command(a, defaultServices(), serviceURL),
 		benchCommand(a),
 		versionCommand(a),
 

@@ -97,6 +97,7 @@ var otherCommands = map[string]string{
 	"finalizer list": "lists all finalizers",
 	"realm list":     "lists all realms",
 	"parked":         "lists all parked work",
+	"doctor":         "examines all realms; TestDoctor",
 	"nats-config":    "prints a configuration of users",
 	"rebuild":        "changes the state in a directory; TestScripts/rebuild",
 	"record":         "writes the file that it names",

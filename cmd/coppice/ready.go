@@ -117,8 +117,7 @@ func checkServices(ctx context.Context, bases []*url.URL, timeout time.Duration)
 // checkDefaults is checkServices for the services on the default ports.
 func checkDefaults(ctx context.Context, timeout time.Duration) (ready []string, err error) {
 	listening := false
-	for port := graphPort; port <= scannerPort; port++ {
-		base := &url.URL{Scheme: "http", Host: loopback(port)}
+	for _, base := range defaultServices() {
 		name, e := checkService(ctx, base, timeout)
 		if errors.Is(e, admin.ErrNothingListens) || errors.Is(e, admin.ErrNotCoppice) {
 			continue
@@ -134,6 +133,14 @@ func checkDefaults(ctx context.Context, timeout time.Duration) (ready []string, 
 		return nil, fmt.Errorf("no service listens on %s to %d: start one, or name the address of its --http with --service", loopback(graphPort), scannerPort)
 	}
 	return ready, err
+}
+
+// defaultServices are the URLs of the default ports.
+func defaultServices() (list []*url.URL) {
+	for port := graphPort; port <= scannerPort; port++ {
+		list = append(list, &url.URL{Scheme: "http", Host: loopback(port)})
+	}
+	return list
 }
 
 // checkService returns the name of a service that is ready.

@@ -104,6 +104,9 @@ func ParseAck(subject string) (a Ack, ok bool) {
 	return Ack{Durable: t[3], Attempt: attempt, Sequence: sequence}, err == nil && fail == nil
 }
 
+// StreamInfoSubject returns the subject on which a NATS server describes a stream.
+func StreamInfoSubject(stream string) string { return "$JS.API.STREAM.INFO." + stream }
+
 // AckSubjects returns the pattern of the subjects on which messages of a durable consumer
 // are acknowledged or reported as in progress.
 func AckSubjects(stream, durable string) string { return "$JS.ACK." + stream + "." + durable + ".>" }

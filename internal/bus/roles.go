@@ -136,7 +136,7 @@ func ScannerRole(realms ...string) Role {
 		r.Publish = append(r.Publish, InternalSubject(realm, OpWalk), InternalSubject(realm, OpRepublish), InternalSubject(realm, OpCycles),
 			InternalSubject(realm, OpDue), InternalSubject(realm, OpExpire), InternalSubject(realm, OpExamine),
 			WorkSubject(realm, QueueDirty), api(realm, RoleScanner, VerbList),
-			"$JS.API.STREAM.INFO."+WorkStream(realm))
+			StreamInfoSubject(WorkStream(realm)))
 	}
 	return r.withInbox()
 }
@@ -269,7 +269,7 @@ func BenchRole(realms ...string) Role {
 			r.Deny = append(r.Deny, API{Realm: realm, Actor: RoleBench, Verb: VerbImport, Group: "coppice.dev", Plural: plural, Namespace: "*"}.Subject())
 		}
 		for _, s := range []string{LogStream(realm), WorkStream(realm), FinalizeStream(realm)} {
-			r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s)
+			r.Publish = append(r.Publish, StreamInfoSubject(s))
 		}
 	}
 	r.spell()
@@ -303,7 +303,7 @@ func LocalRole(realms ...string) Role {
 		r.Publish = append(r.Publish, under(realm, "parked.finalize.>"), under(realm, "parked.terminate.>"),
 			PullSubject(calls, "*"), "$JS.ACK."+calls+ackOfAny)
 		for _, s := range []string{LogStream(realm), WorkStream(realm), calls, ParkedStream(realm), WarningStream(realm)} {
-			r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s)
+			r.Publish = append(r.Publish, StreamInfoSubject(s))
 		}
 		r.Subscribe = append(r.Subscribe, WarningFilter(realm, ""))
 	}

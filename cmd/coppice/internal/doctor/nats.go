@@ -1,0 +1,91 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+)
+
+// What a NATS server must have.
+const (
+	oldestMajor, oldestMinor = 2, 12
+	largestMessage           = 8 << 20 // max_payload in the configuration of 'coppice nats-config'
+)
+
+// examineServers examines the NATS server of this connection, and those whose monitoring ports are named.
+func (x *examination) examineServers(ctx context.Context) {
+	server := dial.Redacted(x.Conn.ConnectedUrlRedacted())
+	x.examineVersion(server, x.Conn.ConnectedServerVersion())
+	if max := x.Conn.MaxPayload(); max < largestMessage {
+		x.attention("messages", server, "set max_payload: 8MB, as 'coppice nats-config' does", "the server takes messages of up to %d bytes: objects and commits are limited to less than Coppice allows", max)
+	} else {
+		x.ok("messages", server, "the server takes messages of up to %d bytes", max)
+	}
+	if len(x.monitors) == 0 {
+		x.notExamined("sync", "", "name the monitoring port of each NATS server with --monitor", "whether the NATS servers sync what they acknowledge")
+	}
+	for _, u := range x.monitors {
+		x.examineSync(ctx, u)
+	}
+}
+
+func (x *examination) examineVersion(server, version string) {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d.", &major, &minor); err != nil || major < oldestMajor || major == oldestMajor && minor < oldestMinor {
+		x.attention("version", server, "upgrade the server", "nats-server %s is older than %d.%d", version, oldestMajor, oldestMinor)
+		return
+	}
+	x.ok("version", server, "nats-server %s", version)
+}
+
+// varz is what a monitoring port says of its server.
+type varz struct {
+	Name      string `json:"server_name"`
+	Version   string `json:"version"`
+	JetStream struct {
+		Config *struct {
+			SyncAlways bool `json:"sync_always"`
+		} `json:"config"`
+	} `json:"jetstream"`
+}
+
+func (x *examination) examineSync(ctx context.Context, u *url.URL) {
+	var v varz
+	if err := x.readJSON(ctx, u.JoinPath("varz"), &v); err != nil {
+		x.attention("sync", u.Redacted(), "name the monitoring port (http_port) of a NATS server with --monitor", "%v", err)
+		return
+	}
+	x.examineVersion(v.Name, v.Version)
+	switch {
+	case v.JetStream.Config == nil:
+		x.attention("sync", v.Name, "enable JetStream, as 'coppice nats-config' does", "the server has no JetStream")
+	case !v.JetStream.Config.SyncAlways:
+		x.attention("sync", v.Name, "set sync_interval: always in the block jetstream", "the server acknowledges messages before they are on disk: a power loss loses acknowledged writes")
+	default:
+		x.ok("sync", v.Name, "what the server acknowledges is on disk")
+	}
+}
+
+// readJSON reads a page.
+func (x *examination) readJSON(ctx context.Context, u *url.URL, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	reply, err := x.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", u.Redacted(), reply.Status)
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(nil, reply.Body, 1<<20)).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", u.Redacted(), err)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/coppice-gc/coppice/internal/admin"
+)
+
+// Limits of what is as it should be.
+const (
+	mostClock  = 5 * time.Second
+	mostEvents = 10_000 // that a replica may be behind
+	maxMetrics = 64 << 20
+)
+
+// examineServices examines the services whose URLs are named, or else those on the default ports of this machine.
+func (x *examination) examineServices(ctx context.Context, defaults []*url.URL) {
+	named := x.services
+	if len(named) == 0 {
+		named = defaults
+	}
+	found := false
+	applied := map[string]map[string]float64{} // the revision by realm and service
+	for _, u := range named {
+		limited, cancel := x.limited(ctx)
+		h, err := admin.Check(limited, u)
+		cancel()
+		if len(x.services) == 0 && (errors.Is(err, admin.ErrNothingListens) || errors.Is(err, admin.ErrNotCoppice)) {
+			continue
+		}
+		found = true
+		subject := h.Service + " at " + u.Redacted()
+		switch {
+		case err != nil:
+			x.attention("service", u.Redacted(), "start the service, or name the address of its --http with --service", "%v", err)
+			continue
+		case h.Waiting != "":
+			x.attention("service", subject, "see the log of the service", "it is not ready: %s", h.Waiting)
+		default:
+			x.ok("service", subject, "it is ready")
+		}
+		if err := x.examineMetrics(ctx, u, subject, applied); err != nil {
+			x.attention("service", subject, "", "%v", err)
+		}
+	}
+	if !found {
+		x.notExamined("services", "", "name the address of the --http of each service with --service", "clocks, lag and disks of services: none listens on a default port of this machine")
+	}
+	x.examineLag(applied)
+}
+
+// metric returns the values of a metric by the value of a label.
+func metric(families map[string]*dto.MetricFamily, name, label string, has func(*dto.Metric) bool) map[string]float64 {
+	values := map[string]float64{}
+	for _, m := range families[name].GetMetric() {
+		if has == nil || has(m) {
+			values[labelOf(m, label)] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
+		}
+	}
+	return values
+}
+
+func labelOf(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+func (x *examination) examineMetrics(ctx context.Context, u *url.URL, subject string, applied map[string]map[string]float64) error {
+	families, err := x.readMetrics(ctx, u.JoinPath("metrics"))
+	if err != nil {
+		return err
+	}
+	for _, ahead := range metric(families, "coppice_graph_clock_ahead_seconds", "", nil) {
+		if math.Abs(ahead) > mostClock.Seconds() {
+			x.attention("clock", subject, "synchronize the clocks of all machines (NTP)", "its clock differs by %.1f s from that of the NATS server", ahead)
+		} else if !math.IsNaN(ahead) {
+			x.ok("clock", subject, "its clock differs by %.3f s from that of the NATS server", ahead)
+		}
+	}
+	size := metric(families, "coppice_graph_disk_bytes", "", nil)[""]
+	if size > 0 {
+		x.examineDisk(subject, metric(families, "coppice_graph_disk_free_bytes", "", nil)[""], size)
+	}
+	for realm, n := range metric(families, "coppice_graph_log_damaged_messages", "realm", nil) {
+		if n > 0 {
+			x.attention("log", realm, "see docs/runbooks/CoppiceLogDamaged.md; replace no NATS server before", "%.0f messages of the log are missing or cannot be read", n)
+		}
+	}
+	isApplied := func(m *dto.Metric) bool { return labelOf(m, "state") == "applied" }
+	for realm, revision := range metric(families, "coppice_graph_revision", "realm", isApplied) {
+		if applied[realm] == nil {
+			applied[realm] = map[string]float64{}
+		}
+		applied[realm][subject] = revision
+	}
+	isSnapshot := func(m *dto.Metric) bool { return labelOf(m, "entry") == "snapshot" }
+	for realm, revision := range metric(families, "coppice_graph_archived_revision", "realm", isSnapshot) {
+		x.ok("archive", realm, "the last verified snapshot has the revision %.0f", revision)
+	}
+	return nil
+}
+
+// examineLag compares the revisions that services have applied.
+func (x *examination) examineLag(applied map[string]map[string]float64) {
+	for realm, services := range applied {
+		newest := 0.0
+		for _, revision := range services {
+			newest = max(newest, revision)
+		}
+		for service, revision := range services {
+			if newest-revision > mostEvents {
+				x.attention("lag", realm, "see docs/runbooks/CoppiceReplicaBehind.md", "%s is %.0f events behind", service, newest-revision)
+			} else {
+				x.ok("lag", realm, "%s is %.0f events behind", service, newest-revision)
+			}
+		}
+	}
+}
+
+func (x *examination) readMetrics(ctx context.Context, u *url.URL) (map[string]*dto.MetricFamily, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := x.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", u.Redacted(), reply.Status)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(io.LimitReader(reply.Body, maxMetrics))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
+	}
+	return families, nil
+}
