@@ -81,6 +81,7 @@ func serve(ctx context.Context, a *cli.App, name string, f serviceFlags, make fu
 			return err
 		}
 		defer nc.Close()
+		admin.RegisterConnection(registry, name, nc)
 		s, err := make(running, nc, registry)
 		if err != nil {
 			return err
@@ -206,6 +207,7 @@ realm only with a copy of it.`,
 				if err != nil {
 					return nil, err
 				}
+				admin.RegisterConnection(r, bus.RoleAnswers, answering)
 				gc := graph.Config{
 					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses, Restored: restoredLogs,
 					Instance: cli.Instance(), Version: version(), Log: a.Logger().With("service", "graph"), Registry: r,

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/internal/admin"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
@@ -183,5 +184,42 @@ func TestRefusedAddresses(t *testing.T) {
 		if _, err := admin.Listen(admin.Config{Address: address, Registry: admin.NewRegistry()}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", address, err, want)
 		}
+	}
+}
+
+// The connections of a process have the metrics of their users.
+func TestConnectionMetrics(t *testing.T) {
+	t.Parallel()
+	server, r := testkit.NATS(t), admin.NewRegistry()
+	for _, user := range []string{bus.RoleGraph, bus.RoleAnswers} {
+		admin.RegisterConnection(r, user, testkit.Conn(t, server, user))
+	}
+	nc := testkit.Conn(t, server, bus.RoleScanner)
+	admin.RegisterConnection(r, bus.RoleScanner, nc)
+	value := func(name string, labels ...string) float64 {
+		t.Helper()
+		v, ok := testkit.Metric(t, r, name, append(labels, "user", bus.RoleScanner)...)
+		if !ok {
+			t.Errorf("there is no %s", name)
+		}
+		return v
+	}
+	if v := value("coppice_nats_connected"); v != 1 {
+		t.Errorf("connected: %v", v)
+	}
+	before := value("coppice_nats_messages_total", "direction", "out")
+	must.Succeed(t, nc.Publish(bus.InboxPrefix(bus.RoleScanner)+".x", []byte("hello")))
+	if v := value("coppice_nats_messages_total", "direction", "out"); v != before+1 {
+		t.Errorf("%v messages out, then %v", before, v)
+	}
+	if v := value("coppice_nats_bytes_total", "direction", "out"); v < 5 {
+		t.Errorf("%v bytes out", v)
+	}
+	if v := value("coppice_nats_reconnects_total"); v != 0 {
+		t.Errorf("%v reconnects", v)
+	}
+	nc.Close()
+	if v := value("coppice_nats_connected"); v != 0 {
+		t.Errorf("connected after its end: %v", v)
 	}
 }

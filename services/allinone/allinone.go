@@ -16,12 +16,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
@@ -83,6 +85,8 @@ type Stack struct {
 	conns []*nats.Conn
 	ready []func() error
 	graph *graph.Service
+	// measured are the roles whose connections have metrics.
+	measured []string
 }
 
 // Start starts everything. Stop, or the end of ctx, ends it.
@@ -177,11 +181,11 @@ func Secrets(dir string) (secret.Secrets, error) {
 }
 
 func (s *Stack) services(ctx context.Context) error {
-	nc, err := s.Conn(bus.RoleGraph)
+	nc, err := s.serviceConn(bus.RoleGraph)
 	if err != nil {
 		return err
 	}
-	answers, err := s.Conn(bus.RoleAnswers)
+	answers, err := s.serviceConn(bus.RoleAnswers)
 	if err != nil {
 		return err
 	}
@@ -208,7 +212,7 @@ func (s *Stack) services(ctx context.Context) error {
 		return s.graph.Ready()
 	})
 	for i := range s.c.Processors {
-		if nc, err = s.Conn(bus.RoleProcessor); err != nil {
+		if nc, err = s.serviceConn(bus.RoleProcessor); err != nil {
 			return err
 		}
 		pc := processor.Config{Conn: nc, Realms: s.c.Realms, Instance: fmt.Sprintf("processor-%d", i+1), Log: s.c.Log.With("service", "processor", "instance", i+1)}
@@ -224,7 +228,7 @@ func (s *Stack) services(ctx context.Context) error {
 		}
 		s.actor(ctx, p.Run, p.Ready)
 	}
-	if nc, err = s.Conn(bus.RoleFinalizers); err != nil {
+	if nc, err = s.serviceConn(bus.RoleFinalizers); err != nil {
 		return err
 	}
 	f, err := finalizers.New(finalizers.Config{Conn: nc, Realms: s.c.Realms, Instance: "finalizers", Log: s.c.Log.With("service", "finalizers"), Registry: s.c.Registry})
@@ -232,7 +236,7 @@ func (s *Stack) services(ctx context.Context) error {
 		return err
 	}
 	s.actor(ctx, f.Run, f.Ready)
-	if nc, err = s.Conn(bus.RoleScanner); err != nil {
+	if nc, err = s.serviceConn(bus.RoleScanner); err != nil {
 		return err
 	}
 	sc := scanner.Config{Conn: nc, Realms: s.c.Realms, Log: s.c.Log.With("service", "scanner"), Registry: s.c.Registry}
@@ -245,6 +249,16 @@ func (s *Stack) services(ctx context.Context) error {
 	}
 	s.actor(ctx, scan.Run, scan.Ready)
 	return nil
+}
+
+// serviceConn connects a service. The metrics of a role are those of its first connection.
+func (s *Stack) serviceConn(role string) (*nats.Conn, error) {
+	nc, err := s.Conn(role)
+	if err == nil && s.c.Registry != nil && !slices.Contains(s.measured, role) {
+		s.measured = append(s.measured, role)
+		admin.RegisterConnection(s.c.Registry, role, nc)
+	}
+	return nc, err
 }
 
 // errStopped is returned by Conn after the services have stopped.

@@ -23,33 +23,34 @@ import (
 type allMetrics struct {
 	registerer prometheus.Registerer
 
-	revision  *prometheus.GaugeVec
-	commits   *prometheus.CounterVec
-	events    *prometheus.CounterVec
-	bytes     *prometheus.HistogramVec
-	seconds   *prometheus.HistogramVec
-	requests  *prometheus.HistogramVec
-	pending   *prometheus.GaugeVec
-	oldest    *prometheus.GaugeVec
-	idle      *prometheus.GaugeVec
-	collected *prometheus.CounterVec
-	refused   *prometheus.CounterVec
-	queued    *prometheus.GaugeVec
-	queueSize *prometheus.GaugeVec
-	queueTime *prometheus.GaugeVec
-	repeated  *prometheus.GaugeVec
-	undecided *prometheus.CounterVec
-	dropped   *prometheus.CounterVec
-	work      *prometheus.GaugeVec
-	skipped   *prometheus.CounterVec
-	phase     *prometheus.GaugeVec
-	failures  *prometheus.CounterVec
-	damage    *prometheus.GaugeVec
-	rebuilds  *prometheus.CounterVec
-	archive   *prometheus.GaugeVec
-	logBytes  *prometheus.GaugeVec
-	logCutAt  *prometheus.GaugeVec
-	logFirst  *prometheus.GaugeVec
+	revision    *prometheus.GaugeVec
+	commits     *prometheus.CounterVec
+	events      *prometheus.CounterVec
+	bytes       *prometheus.HistogramVec
+	seconds     *prometheus.HistogramVec
+	requests    *prometheus.HistogramVec
+	pending     *prometheus.GaugeVec
+	oldest      *prometheus.GaugeVec
+	idle        *prometheus.GaugeVec
+	collected   *prometheus.CounterVec
+	refused     *prometheus.CounterVec
+	queued      *prometheus.GaugeVec
+	queueSize   *prometheus.GaugeVec
+	queueTime   *prometheus.GaugeVec
+	repeated    *prometheus.GaugeVec
+	undecided   *prometheus.CounterVec
+	dropped     *prometheus.CounterVec
+	work        *prometheus.GaugeVec
+	skipped     *prometheus.CounterVec
+	phase       *prometheus.GaugeVec
+	failures    *prometheus.CounterVec
+	damage      *prometheus.GaugeVec
+	rebuilds    *prometheus.CounterVec
+	archive     *prometheus.GaugeVec
+	logBytes    *prometheus.GaugeVec
+	logReplicas *prometheus.GaugeVec
+	logCutAt    *prometheus.GaugeVec
+	logFirst    *prometheus.GaugeVec
 	// What is on disks.
 	stateBytes   *prometheus.GaugeVec
 	archiveBytes *prometheus.GaugeVec
@@ -100,6 +101,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		refused:      f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
 		archive:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_archived_revision", Help: "Revision of the last commit that this process knows to be in the archive, by entry: in a segment, or in a verified snapshot. Only the process that archives the realm has it."}, []string{"realm", "entry"}),
 		logBytes:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_bytes", Help: "Size of the stream of the log."}, realm),
+		logReplicas:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_replicas", Help: "NATS servers with the log, by state: configured, or current, which have all of its messages."}, []string{"realm", "state"}),
 		logCutAt:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_cut_at_bytes", Help: "Size at which the stream of the log is cut; 0 if no size bounds it, or without an archive."}, realm),
 		stateBytes:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_state_bytes", Help: "Size of the state on the disk of this process."}, realm),
 		archiveBytes: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_archive_bytes", Help: "Size of the realm's entries in the archive. Only the process that archives the realm has it."}, realm),
@@ -139,7 +141,7 @@ func (m *metrics) remove() {
 	}{
 		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
 		a.queued, a.queueSize, a.queueTime, a.repeated, a.undecided, a.dropped, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
-		a.logBytes, a.stateBytes, a.archiveBytes, a.logCutAt, a.logFirst, a.logCut, a.trips, a.tripped,
+		a.logBytes, a.logReplicas, a.stateBytes, a.archiveBytes, a.logCutAt, a.logFirst, a.logCut, a.trips, a.tripped,
 		a.finalizerObjects, a.finalizerOldest, a.finalizerConsumer, a.finalizerAttempts, a.parked,
 	} {
 		v.DeletePartialMatch(prometheus.Labels{"realm": m.realm})
@@ -300,6 +302,12 @@ func (m *metrics) disk(stateBytes uint64, usage vfs.DiskUsage) {
 // extent sets what the stream of the log has, and at which size it is cut.
 func (m *metrics) extent(e *eventlog.Extent, due archiver.Due) {
 	m.all.logCutAt.WithLabelValues(m.realm).Set(float64(due.Bytes))
+	current := 1
+	if e.Server != "" {
+		current = len(e.Current)
+	}
+	m.all.logReplicas.WithLabelValues(m.realm, "configured").Set(float64(e.Replicas))
+	m.all.logReplicas.WithLabelValues(m.realm, "current").Set(float64(current))
 	m.all.logBytes.WithLabelValues(m.realm).Set(float64(e.Bytes))
 	m.all.logFirst.WithLabelValues(m.realm).Set(float64(e.First))
 	m.all.logCut.WithLabelValues(m.realm) // 0 before the first cut

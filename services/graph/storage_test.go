@@ -37,7 +37,7 @@ func TestStorage(t *testing.T) {
 		t.Errorf("the realm takes %v", got)
 	}
 	for name, least := range map[string]float64{
-		"coppice_graph_state_bytes": 1, "coppice_graph_log_bytes": 1, "coppice_graph_archive_bytes": 1,
+		"coppice_graph_state_bytes": 1, "coppice_graph_log_bytes": 1, "coppice_graph_log_replicas": 2, "coppice_graph_archive_bytes": 1,
 		"coppice_graph_log_cut_at_bytes": 1 << 29, "coppice_graph_disk_bytes": 1 << 40, "coppice_graph_disk_free_bytes": 1 << 39,
 	} {
 		a.WaitFor(name, func() bool { return metric(t, registry, name) >= least })

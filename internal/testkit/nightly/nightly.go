@@ -37,6 +37,7 @@ type Need struct {
 var (
 	NATSCommand = command("nats", "go build -o DIR -modfile=tools/nats/go.mod github.com/nats-io/natscli/nats")
 	S3Server    = command("versitygw", "go build -o DIR -modfile=tools/s3/go.mod github.com/versity/versitygw/cmd/versitygw")
+	Prometheus  = command("prometheus", "the Debian package prometheus")
 	Zstandard   = Need{"a python3 with the module zstandard, which a Debian package of the same name has (python3-zstandard)", func() error {
 		_, err := Python("zstandard")
 		return err

@@ -50,13 +50,14 @@ const (
 	outcomeParked = "parked"
 )
 
-// Of returns an observer of the messages of a queue. It creates the queue's counters at
+// Of returns an observer of the messages of a queue. It creates the queue's metrics at
 // once: if a counter appeared with its first count, rate() would miss that count.
 func (m *Metrics) Of(realm, queue string) func(worker.Outcome) {
 	for _, outcome := range []string{outcomeDone, outcomeFailed, outcomeParked} {
 		m.messages.WithLabelValues(realm, queue, outcome)
 	}
 	m.redelivered.WithLabelValues(realm, queue)
+	m.seconds.WithLabelValues(realm, queue)
 	return func(o worker.Outcome) {
 		outcome := outcomeDone
 		switch {

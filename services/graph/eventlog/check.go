@@ -16,6 +16,7 @@ type Extent struct {
 	FirstTime   time.Time
 	Messages    uint64
 	Bytes       uint64
+	Replicas    int    // that the stream should have
 	Server      string // the name of the server; "" unless the stream is in a cluster
 	// Current are the names of the servers that have all messages, as NATS believes, Server among them; nil
 	// if there is one copy.
@@ -48,7 +49,7 @@ func (l *Log) Extent(ctx context.Context) (e Extent, err error) {
 		}
 	}
 	s := &info.State
-	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes}
+	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes, Replicas: info.Config.Replicas}
 	if info.Cluster != nil && info.Cluster.Name != "" { // a server on its own names itself, but no cluster
 		e.Server = info.Cluster.Leader
 		e.Current = current(info.Cluster)
