@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
@@ -23,6 +24,30 @@ import (
 func gauge(tb testing.TB, r *prometheus.Registry, name, finalizer, state string) (value float64, ok bool) {
 	tb.Helper()
 	return testkit.Metric(tb, r, name, "finalizer", finalizer, "state", state)
+}
+
+// While the stream of work does not answer, a metric says so: commands succeed, and cascades wait.
+func TestWorkStreamUp(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n, registry := newInstallation(t), prometheus.NewRegistry()
+	s := n.serve(t.TempDir(), func(c *graph.Config) {
+		c.Registry = registry
+		c.MeasuresEvery(20 * time.Millisecond)
+	}).writing()
+	up := func(want float64) func() bool {
+		return func() bool {
+			v, ok := testkit.Metric(t, registry, "coppice_graph_work_stream_up")
+			return ok && v == want
+		}
+	}
+	js := n.JetStream(bus.RoleGraph)
+	testkit.WaitFor(t, ctx, "the work stream", up(1))
+	must.Succeed(t, js.DeleteStream(ctx, bus.WorkStream(bus.DefaultRealm)))
+	testkit.WaitFor(t, ctx, "the metric to say that there is none", up(0))
+	must.Succeed(t, bus.EnsureStreams(ctx, js, bus.DefaultRealm, 1))
+	testkit.WaitFor(t, ctx, "the work stream again", up(1))
+	s.Stop()
 }
 
 // The first reply to a write of a finalizer whose calls no program asks for warns of it,

@@ -42,6 +42,7 @@ type allMetrics struct {
 	dropped     *prometheus.CounterVec
 	work        *prometheus.GaugeVec
 	skipped     *prometheus.CounterVec
+	workStream  *prometheus.GaugeVec
 	phase       *prometheus.GaugeVec
 	failures    *prometheus.CounterVec
 	damage      *prometheus.GaugeVec
@@ -93,6 +94,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		undecided:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_queue_undecided_total", Help: "Requests that the writer did not decide, by reason: refused beyond a limit, expired because the client no longer waits, repeated because the same command has no outcome yet."}, []string{"realm", "reason"}),
 		dropped:      f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_requests_dropped_total", Help: "Requests that the NATS client of this process dropped before the service read them."}, realm),
 		work:         f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are being processed, by queue."}, []string{"realm", "queue"}),
+		workStream:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_stream_up", Help: "1 while the stream of work answers the writer, 0 while it does not: cascades wait."}, realm),
 		phase:        f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),
 		failures:     f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "Failures of the realm. Each is retried after 1 s to 1 min."}, realm),
 		skipped:      f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: another program publishes to the log's subject."}, realm),
@@ -140,7 +142,7 @@ func (m *metrics) remove() {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
 		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
-		a.queued, a.queueSize, a.queueTime, a.repeated, a.undecided, a.dropped, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
+		a.queued, a.queueSize, a.queueTime, a.repeated, a.undecided, a.dropped, a.work, a.workStream, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
 		a.logBytes, a.logReplicas, a.stateBytes, a.archiveBytes, a.logCutAt, a.logFirst, a.logCut, a.trips, a.tripped,
 		a.finalizerObjects, a.finalizerOldest, a.finalizerConsumer, a.finalizerAttempts, a.parked,
 	} {
@@ -329,10 +331,19 @@ func (m *metrics) parks(messages uint64) {
 // the past.
 func (m *metrics) endTerm() {
 	of := prometheus.Labels{"realm": m.realm}
-	for _, v := range []*prometheus.GaugeVec{m.all.pending, m.all.oldest, m.all.idle, m.all.work, m.all.parked, m.all.tripped} {
+	for _, v := range []*prometheus.GaugeVec{m.all.pending, m.all.oldest, m.all.idle, m.all.work, m.all.workStream, m.all.parked, m.all.tripped} {
 		v.DeletePartialMatch(of)
 	}
 	m.finalizers(nil, time.Time{})
+}
+
+// workAvailable sets whether the work stream answers.
+func (m *metrics) workAvailable(is bool) {
+	v := 0.0
+	if is {
+		v = 1
+	}
+	m.all.workStream.WithLabelValues(m.realm).Set(v)
 }
 
 // working sets how many messages of work there are.

@@ -23,6 +23,8 @@ type following struct {
 	*withLog
 	hub  *watch.Hub
 	past *past.Reader
+	// workless: the work stream did not answer the last measurement. Only measure uses it.
+	workless bool
 }
 
 // newFollowing needs a state. The hub and the past must be closed.

@@ -84,21 +84,39 @@ const verbUnblock = "unblock"
 
 // countWork counts the messages of work that NATS reports within 2 s.
 func (r *following) countWork(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if parked, err := r.js.Stream(ctx, bus.ParkedStream(r.name)); err == nil {
+	if parked, err := r.js.Stream(limited, bus.ParkedStream(r.name)); err == nil {
 		r.metrics.parks(parked.CachedInfo().State.Msgs)
 	}
-	stream, err := r.js.Stream(ctx, bus.WorkStream(r.name))
+	stream, err := r.js.Stream(limited, bus.WorkStream(r.name))
+	if ctx.Err() != nil {
+		return // the term ends
+	}
+	r.workAvailable(err)
 	if err != nil {
 		return
 	}
 	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueDrain} {
 		if stream.CachedInfo().State.Msgs == 0 { // one request instead of four, while the realm is idle
 			r.metrics.working(queue, 0)
-		} else if n, err := r.queued(ctx, queue); err == nil {
+		} else if n, err := r.queued(limited, queue); err == nil {
 			r.metrics.working(queue, n)
 		}
+	}
+}
+
+// workAvailable notes whether the work stream answers, and logs each change. Without it no work reaches processors
+// and finalizers services, and commands are committed nevertheless.
+func (r *following) workAvailable(err error) {
+	was := r.workless
+	r.workless = err != nil
+	r.metrics.workAvailable(err == nil)
+	switch {
+	case err != nil && !was:
+		r.log.Warn("the work stream does not answer: cascades wait until it does; NATS must have room for it, and a leader", "stream", bus.WorkStream(r.name), "error", err)
+	case err == nil && was:
+		r.log.Info("the work stream answers again", "stream", bus.WorkStream(r.name))
 	}
 }
 

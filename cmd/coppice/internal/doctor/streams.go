@@ -33,7 +33,11 @@ func (x *examination) examineStreams(ctx context.Context, realm string) {
 			info, err = x.stream(ctx, want.Name)
 		}
 		if err != nil {
-			x.attention("streams", want.Name, "a graph service creates it at its start: see its log", "%v", err)
+			do := "a graph service creates it when it becomes the writer: see its log"
+			if errors.Is(err, context.DeadlineExceeded) {
+				do = "no NATS server leads it: start those that have its replicas; streams of work are in memory, which max_memory_store must not forbid"
+			}
+			x.attention("streams", want.Name, do, "%v", err)
 			continue
 		}
 		if wrong := differences(realm, &info.Config, &want); wrong != "" {
