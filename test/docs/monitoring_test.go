@@ -24,8 +24,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
-const monitoring = "deploy/monitoring"
-
 // expression is a PromQL expression of an alert or a panel.
 type expression struct{ of, text string }
 
@@ -36,7 +34,7 @@ var comparison = regexp.MustCompile(` (==|!=|>=|<=|>|<) `)
 // 1, and what absent looks for is there.
 func alerts(t *testing.T) (list []expression) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(module, monitoring, "rules.yaml"))
+	data, err := os.ReadFile(filepath.Join(module, monitoringDir, "rules.yaml"))
 	must.Succeed(t, err)
 	var file struct {
 		Groups []struct {
@@ -58,7 +56,7 @@ func alerts(t *testing.T) (list []expression) {
 func panels(t *testing.T) (list []expression) {
 	t.Helper()
 	variables := strings.NewReplacer("$namespace", ".*", "$realm", ".*", "$__rate_interval", "1m", "$__range", "10m")
-	files, err := filepath.Glob(filepath.Join(module, monitoring, "dashboards", "*.json"))
+	files, err := filepath.Glob(filepath.Join(module, monitoringDir, "dashboards", "*.json"))
 	must.Succeed(t, err)
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -145,7 +143,7 @@ func TestMonitoring(t *testing.T) {
 func prometheus(t *testing.T, target string) string {
 	t.Helper()
 	dir := t.TempDir()
-	rules, err := filepath.Abs(filepath.Join(module, monitoring, "rules.yaml"))
+	rules, err := filepath.Abs(filepath.Join(module, monitoringDir, "rules.yaml"))
 	must.Succeed(t, err)
 	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n- job_name: coppice\n  static_configs: [{targets: [%q]}]\n", rules, target)
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))

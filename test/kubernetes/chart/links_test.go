@@ -1,10 +1,6 @@
 package chart_test
 
 import (
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -140,35 +136,6 @@ func TestEgress(t *testing.T) {
 			if got := strings.Join(ports, " "); got != want {
 				t.Errorf("%s with %s and %s: %s, want %s", p.Name, test.nats, test.archive, got, want)
 			}
-		}
-	}
-}
-
-// TestAlerts checks that each metric of the alerts is one of the code, and in the documents.
-func TestAlerts(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(chart.Dir(repository), "rules", "coppice.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	operations, err := os.ReadFile(filepath.Join(repository, "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := os.ReadFile(filepath.Join(repository, "services", "graph", "metrics.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`coppice_[a-z_]+`).FindAllString(string(text), -1)
-	slices.Sort(names)
-	if names = slices.Compact(names); len(names) < 5 {
-		t.Errorf("only %v", names)
-	}
-	for _, name := range names {
-		if !strings.Contains(string(metrics), `"`+name+`"`) {
-			t.Errorf("services/graph/metrics.go does not have %s", name)
-		}
-		if short := strings.TrimPrefix(name, "coppice_graph"); !strings.Contains(string(operations), "coppice_graph"+short) && !strings.Contains(string(operations), "`"+short) {
-			t.Errorf("docs/operations.md does not have %s", name)
 		}
 	}
 }

@@ -37,67 +37,94 @@ type terminal struct {
 	dir, tools string
 }
 
-// TestReadme runs the commands of the documents, in their order.
+// TestReadme runs the commands of the documents, in their order: with Helm, and without.
 func TestReadme(t *testing.T) {
 	root, err := filepath.Abs(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := terminal{dir: t.TempDir(), tools: t.TempDir()}
-	build(t, ".", s.tools, "helm.sh/helm/v4/cmd/helm", "k8s.io/kubernetes/cmd/kubectl")
-	build(t, root, s.tools, "./cmd/coppice", "github.com/nats-io/nats-server/v2")
+	tools := t.TempDir()
+	build(t, ".", tools, "helm.sh/helm/v4/cmd/helm", "k8s.io/kubernetes/cmd/kubectl")
+	build(t, root, tools, "./cmd/coppice", "github.com/nats-io/nats-server/v2")
+	t.Run("helm", func(t *testing.T) {
+		s := open(t, root, tools)
+		s.follow(t, 4, map[string]func(*testing.T){
+			"kubectl create namespace nats": s.checkNATS,
+			"helm install coppice":          s.checkInstalled,
+			"archive.url=":                  s.checkArchive,
+			"image.tag=1.2.4":               s.checkUpgraded("1.2.4", 1),
+			"processor.replicas=4":          s.checkScaled,
+			"helm uninstall":                s.checkRemoved,
+		}, blocks(t, filepath.Join(root, "deploy/helm/coppice/README.md"), "")...)
+	})
+	t.Run("kubectl", func(t *testing.T) {
+		s := open(t, root, tools)
+		s.follow(t, 3, map[string]func(*testing.T){
+			"kubectl create namespace nats": s.checkNATS,
+			"mkdir installation":            s.checkInstalled,
+			"newTag: 1.2.4":                 s.checkUpgraded("1.2.4", 0),
+			"delete statefulset,":           s.checkRemoved,
+		}, append(blocks(t, filepath.Join(root, "docs/install.md"), "Kubernetes"), blocks(t, filepath.Join(root, "deploy/kubernetes/README.md"), "")...)...)
+	})
+}
+
+// open starts an API server, and returns a shell that can use it.
+func open(t *testing.T, root, tools string) *terminal {
+	t.Helper()
+	s := &terminal{dir: t.TempDir(), tools: tools}
 	if err := os.Symlink(filepath.Join(root, "deploy"), filepath.Join(s.dir, "deploy")); err != nil {
 		t.Fatal(err)
 	}
 	s.Server = cluster.Start(t)
 	s.configure(t)
+	return s
+}
 
-	checks := map[string]func(*testing.T){
-		"kubectl create namespace nats": s.checkNATS,
-		"helm install coppice":          s.checkInstalled,
-		"archive.url=":                  s.checkArchive,
-		"image.tag=1.2.4":               s.checkUpgraded,
-		"processor.replicas=4":          s.checkScaled,
-		"helm uninstall":                s.checkRemoved,
-		"apply --server-side -k":        s.checkInstalled,
-		"delete statefulset,":           s.checkRemoved,
-	}
-	left := 0
-	for _, document := range []string{"helm/coppice", "kubernetes"} {
-		for _, block := range blocks(t, filepath.Join(root, "deploy", document, "README.md")) {
-			if elsewhere.MatchString(block) {
-				left++
-				continue
-			}
-			s.run(t, block)
-			for command, check := range checks {
-				if strings.Contains(block, command) {
-					check(t)
-					delete(checks, command)
-				}
+// follow runs blocks of commands, apart from those that need a running pod, a controller or the chart of NATS, of which
+// there are so many. checks has what is checked after a block with a text.
+func (s *terminal) follow(t *testing.T, without int, checks map[string]func(*testing.T), blocks ...string) {
+	t.Helper()
+	for _, block := range blocks {
+		if elsewhere.MatchString(block) {
+			without--
+			continue
+		}
+		s.run(t, block)
+		for command, check := range checks {
+			if strings.Contains(block, command) {
+				check(t)
+				delete(checks, command)
 			}
 		}
 	}
-	if left != 5 {
-		t.Errorf("%d blocks were left out", left)
+	if without != 0 {
+		t.Errorf("%d blocks more than the documents have were to be left out", without)
 	}
 	for command := range checks {
 		t.Errorf("no document has the command %q", command)
 	}
 }
 
-// blocks returns the commands of a document.
-func blocks(t *testing.T, document string) []string {
+// blocks returns the commands of a document, or of one of its sections.
+func blocks(t *testing.T, document, section string) []string {
 	t.Helper()
 	text, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if section != "" {
+		_, rest, ok := strings.Cut(string(text), "\n## "+section+"\n")
+		if !ok {
+			t.Fatalf("%s has no section %s", document, section)
+		}
+		rest, _, _ = strings.Cut(rest, "\n## ")
+		text = []byte(rest)
+	}
 	var all []string
 	for _, m := range regexp.MustCompile("(?ms)^( *)```bash\n(.*?)^ *```$").FindAllStringSubmatch(string(text), -1) {
 		all = append(all, regexp.MustCompile("(?m)^"+m[1]).ReplaceAllString(m[2], ""))
 	}
-	if len(all) < 3 {
+	if len(all) < 2 {
 		t.Fatalf("%s has %d blocks of commands", document, len(all))
 	}
 	return all
@@ -220,10 +247,13 @@ func (s *terminal) checkArchive(t *testing.T) {
 	}
 }
 
-func (s *terminal) checkUpgraded(t *testing.T) {
-	t.Helper()
-	if c := s.graph(t).Spec.Template.Spec.Containers[0]; c.Image != "registry.example.com/coppice:1.2.4" || len(c.EnvFrom) != 1 {
-		t.Errorf("%+v", c)
+// checkUpgraded checks the version, and the number of secrets with variables, which stay.
+func (s *terminal) checkUpgraded(version string, secrets int) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		if c := s.graph(t).Spec.Template.Spec.Containers[0]; c.Image != "registry.example.com/coppice:"+version || len(c.EnvFrom) != secrets {
+			t.Errorf("%+v", c)
+		}
 	}
 }
 
