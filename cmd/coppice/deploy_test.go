@@ -40,6 +40,7 @@ var othersFlags = map[string][]string{
 	},
 	"kubectl and helm": {"from-file", "from-literal", "reset-then-reuse-values", "server-side", "set", "values"},
 	"nats-server":      {"config", "signal"},
+	"systemd-tmpfiles": {"create"},
 }
 
 // ports that are not those of Coppice's HTTP servers.
