@@ -259,6 +259,11 @@ func (in invocation) goTool(args []string) error {
 		switch {
 		case verb == "run" && len(packages) > 0:
 			own[name] = true
+		case name == "C" && !given && i+1 < len(args): // the directory in which it runs
+			i++
+			if in.dir = args[i]; !exists(in.dir) {
+				return fmt.Errorf("there is no directory %s", in.dir)
+			}
 		case name == "modfile":
 			if _, err := os.Stat(filepath.Join(module, value)); err != nil {
 				return err
