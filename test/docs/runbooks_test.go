@@ -207,7 +207,7 @@ func TestRunbookProblems(t *testing.T) {
 }
 
 var (
-	metric       = regexp.MustCompile(`\bcoppice_(?:graph|processor|finalizers|scanner|build)_[a-z_]+[a-z]`)
+	metric       = regexp.MustCompile(`\bcoppice_(?:graph|processor|finalizers|scanner|build|nats)_[a-z_]+[a-z]`)
 	metricSuffix = regexp.MustCompile(`prefix \+ "([a-z_]+)"`)
 )
 
@@ -252,7 +252,7 @@ func TestRunbookMetrics(t *testing.T) {
 }
 
 // The commands of the sections "Check" work in a realm with a deletion that waits. Only the address of an archive is replaced.
-// TestReady in cmd/coppice runs `coppice ready`.
+// TestReady and TestDoctor in cmd/coppice run `coppice ready` and `coppice doctor`.
 func TestRunbookCommands(t *testing.T) {
 	t.Parallel()
 	s := &shell{player: start(t, "", false)}
@@ -270,7 +270,7 @@ func TestRunbookCommands(t *testing.T) {
 	_, _, all := pages(t)
 	ran := map[string]bool{}
 	for _, c := range all {
-		if path.Dir(c.file) != runbooksDir || !c.script || strings.HasPrefix(c.text, "coppice ready") || ran[c.text] {
+		if path.Dir(c.file) != runbooksDir || !c.script || slices.ContainsFunc([]string{"coppice ready", "coppice doctor"}, func(p string) bool { return strings.HasPrefix(c.text, p) }) || ran[c.text] {
 			continue
 		}
 		ran[c.text] = true
