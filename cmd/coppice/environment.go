@@ -13,7 +13,7 @@ import (
 )
 
 // otherVariables are the flags whose variable of the environment is not named after them.
-var otherVariables = map[string]string{
+var otherVariables = map[string]string{ //nolint:gosec // names of variables
 	"secret":  "COPPICE_SECRET_FILE", // COPPICE_SECRET holds the secret itself
 	"service": "COPPICE_HTTP",        // what a health check asks is what the service serves
 }

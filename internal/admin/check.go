@@ -31,7 +31,7 @@ const maxReason = 64 << 10
 
 // Check asks a service whether it is ready. base is the URL of its HTTP server, without a path. The error is
 // ErrNothingListens, ErrNotCoppice, or that of the request, for example of ctx.
-func Check(ctx context.Context, base *url.URL) (Health, error) {
+func Check(ctx context.Context, base *url.URL) (h Health, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("readyz").String(), http.NoBody)
 	if err != nil {
 		return Health{}, err
@@ -47,8 +47,8 @@ func Check(ctx context.Context, base *url.URL) (Health, error) {
 	if err != nil {
 		return Health{}, err
 	}
-	defer reply.Body.Close()
-	h := Health{Service: reply.Header.Get(ServiceHeader)}
+	defer func() { err = errors.Join(err, reply.Body.Close()) }()
+	h = Health{Service: reply.Header.Get(ServiceHeader)}
 	if h.Service == "" {
 		return Health{}, ErrNotCoppice
 	}

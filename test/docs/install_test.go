@@ -61,7 +61,7 @@ func TestInstallation(t *testing.T) {
 				text += strings.Join(sections[section], "\n")
 			}
 			must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
-			c := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", ownMachine, file) //nolint:gosec // the script is made here
+			c := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", ownMachine, file)
 			c.Env = append(os.Environ(), "PATH=/usr/local/bin"+string(os.PathListSeparator)+server+string(os.PathListSeparator)+os.Getenv("PATH"), "COPPICE_HTTP=")
 			out, err := c.CombinedOutput()
 			for _, want := range []string{"\nremoved 3/3\n", "\nstate equals the log: "} {

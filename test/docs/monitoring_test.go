@@ -152,7 +152,7 @@ func prometheus(t *testing.T, target string) string {
 	address := l.Addr().String()
 	must.Succeed(t, l.Close())
 	out := &strings.Builder{}
-	c := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address) //nolint:gosec // a program of the test
+	c := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	c.Stdout, c.Stderr = out, out
 	must.Succeed(t, c.Start())
 	t.Cleanup(func() {

@@ -98,7 +98,7 @@ func run(ctx context.Context, a *cli.App, x *examination, f *flags, defaults []*
 	if f.output == cli.FormatJSON {
 		err = a.WriteJSON(x.findings)
 	} else {
-		err = x.findings.write(a, f.all)
+		err = x.write(a, f.all)
 	}
 	if err == nil && x.needAttention() {
 		return &cli.ExitError{Code: 1}

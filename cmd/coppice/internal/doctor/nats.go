@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -70,22 +72,34 @@ func (x *examination) examineSync(ctx context.Context, u *url.URL) {
 	}
 }
 
-// readJSON reads a page.
+// readJSON reads a page of JSON.
 func (x *examination) readJSON(ctx context.Context, u *url.URL, into any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	data, err := x.read(ctx, u)
 	if err != nil {
 		return err
 	}
-	reply, err := x.http.Do(r)
-	if err != nil {
-		return err
-	}
-	defer reply.Body.Close()
-	if reply.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", u.Redacted(), reply.Status)
-	}
-	if err := json.NewDecoder(http.MaxBytesReader(nil, reply.Body, 1<<20)).Decode(into); err != nil {
+	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%s: %w", u.Redacted(), err)
 	}
 	return nil
+}
+
+// maxPage is the maximum size of a page that is read.
+const maxPage = 64 << 20
+
+// read reads a page.
+func (x *examination) read(ctx context.Context, u *url.URL) (data []byte, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := x.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, reply.Body.Close()) }()
+	if reply.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", u.Redacted(), reply.Status)
+	}
+	return io.ReadAll(io.LimitReader(reply.Body, maxPage))
 }

@@ -1,12 +1,11 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 const (
 	mostClock  = 5 * time.Second
 	mostEvents = 10_000 // that a replica may be behind
-	maxMetrics = 64 << 20
 )
 
 // examineServices examines the services whose URLs are named, or else those on the default ports of this machine.
@@ -133,20 +131,12 @@ func (x *examination) examineLag(applied map[string]map[string]float64) {
 }
 
 func (x *examination) readMetrics(ctx context.Context, u *url.URL) (map[string]*dto.MetricFamily, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	data, err := x.read(ctx, u)
 	if err != nil {
 		return nil, err
-	}
-	reply, err := x.http.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer reply.Body.Close()
-	if reply.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", u.Redacted(), reply.Status)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(io.LimitReader(reply.Body, maxMetrics))
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
 	}
