@@ -93,12 +93,9 @@ func TestDoctor(t *testing.T) {
 	}
 	list := examined(t, as(bus.RoleAdmin)...)
 	needs(t, list)
-	for _, check := range []string{"version", "messages", "service", "streams", "writer", "work", "workers", "parked", "brakes", "finalizers", "disk", "archive"} {
-		if check != "archive" {
-			has(t, list, check, "ok")
-		}
+	for _, check := range []string{"server", "version", "messages", "service", "streams", "writer", "work", "workers", "parked", "brakes", "warnings", "finalizers", "disk", "archive"} {
+		has(t, list, check, "ok")
 	}
-	has(t, list, "archive", "not examined")
 	has(t, list, "sync", "not examined")
 	list = examined(t, as(bus.RoleOperator)...)
 	needs(t, list)
@@ -117,11 +114,10 @@ func TestDoctor(t *testing.T) {
 	}
 	change(bus.LogStream(bus.DefaultRealm), func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour })
 	change(bus.WorkStream(bus.DefaultRealm), func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld })
-	must.Succeed(t, js.DeleteStream(s.Ctx, bus.WarningStream(bus.DefaultRealm)))
 	created := s.Create(client.Resource{Plural: "configmaps"}, "a", teststack.Finalized("held", bus.ExampleFinalizer))
 	s.Delete(client.Resource{Plural: "configmaps"}, "a", created.GetMetadata().GetName())
 	needs(t, examined(t, as(bus.RoleAdmin)...),
-		"streams of coppice-default-log: ", "streams of coppice-default-work: discard is DiscardOld, and must be DiscardNew", "streams of coppice-default-warning: ",
+		"streams of coppice-default-log: ", "streams of coppice-default-work: discard is DiscardOld, and must be DiscardNew",
 		"finalizers of default: 1 objects wait for "+bus.ExampleFinalizer+"; its program: none")
 }
 
@@ -141,10 +137,10 @@ func fakeService(name, waits, metrics string) http.Handler {
 }
 
 // fakeRealms answers requests about realms, by verb.
-func fakeRealms(t *testing.T, replies map[string]func(*coppicev1.StatusRequest) proto.Message) (url string) {
+func fakeRealms(t *testing.T, replies map[string]func(*coppicev1.StatusRequest) proto.Message) (url string, js jetstream.JetStream) {
 	t.Helper()
 	server := testkit.NATS(t)
-	js := testkit.JetStream(t, server, bus.RoleGraph)
+	js = testkit.JetStream(t, server, bus.RoleGraph)
 	must.Succeed(t, bus.EnsureStreams(testkit.Context(t), js, bus.DefaultRealm, 1))
 	_, err := js.CreateStream(testkit.Context(t), bus.LogConfig(bus.DefaultRealm, 1))
 	must.Succeed(t, err)
@@ -168,7 +164,7 @@ func fakeRealms(t *testing.T, replies map[string]func(*coppicev1.StatusRequest) 
 		must.Succeed(t, err)
 	}
 	must.Succeed(t, nc.Flush())
-	return server.URL()
+	return server.URL(), js
 }
 
 // Each fault of realms that a graph service reports is found.
@@ -182,6 +178,10 @@ func TestDoctorFindsFaultsOfRealms(t *testing.T) {
 	storage := &coppicev1.Storage{DiskBytes: 100, DiskFreeBytes: 10, Archived: true, ArchiveError: "connection refused"}
 	var parked []*coppicev1.ParkedWork
 	var waiting []*coppicev1.Realm
+	warnings := []*coppicev1.Warning{
+		{Reason: "LogDamaged", Message: "the log is broken at sequence 3", Time: hours(0)}, {Reason: "DiskFilling", Message: "it was full", Time: hours(1)},
+		{Reason: "OwnerRefUnresolvable", Resource: "pods", Name: "a", Uid: "x", Time: hours(0)},
+	}
 	replies := map[string]func(*coppicev1.StatusRequest) proto.Message{
 		bus.VerbListRealms: func(*coppicev1.StatusRequest) proto.Message {
 			return &coppicev1.ListRealmsReply{Realms: append([]*coppicev1.Realm{realm}, waiting...)}
@@ -196,6 +196,9 @@ func TestDoctorFindsFaultsOfRealms(t *testing.T) {
 		bus.VerbBrakes: func(*coppicev1.StatusRequest) proto.Message {
 			return &coppicev1.BrakesReply{Brakes: []*coppicev1.BrakeStatus{{Resource: "pods", Tripped: hours(1)}}}
 		},
+		bus.VerbReadWarnings: func(*coppicev1.StatusRequest) proto.Message {
+			return &coppicev1.WarningBatch{Warnings: warnings, End: true}
+		},
 		bus.VerbListFinalizers: func(*coppicev1.StatusRequest) proto.Message { return &coppicev1.ListFinalizersReply{} },
 		bus.VerbListConsumers: func(*coppicev1.StatusRequest) proto.Message {
 			return &coppicev1.ListConsumersReply{Consumers: []*coppicev1.ConsumerState{
@@ -205,11 +208,12 @@ func TestDoctorFindsFaultsOfRealms(t *testing.T) {
 	}
 	service := httptest.NewServer(fakeService("scanner", "", ""))
 	t.Cleanup(service.Close)
-	args := []string{"--server", fakeRealms(t, replies), "--service", service.URL, "--actor", "ana"}
+	url, js := fakeRealms(t, replies)
+	args := []string{"--server", url, "--service", service.URL, "--actor", "ana"}
 	needs(t, examined(t, args...), "work of default: work of the type blocked has waited for 3h", "disk of default: 10% of the disk", "archive of default: the archive cannot be read: connection refused",
-		"brakes of default: the brake of pods is tripped", "workers of default: no processor service takes the work of the queues "+bus.QueueDirty)
+		"brakes of default: the brake of pods is tripped", "warning of default: LogDamaged: the log is broken at sequence 3", "workers of default: no processor service takes the work of the queues "+bus.QueueDirty)
 
-	status = &coppicev1.StatusReply{Paused: true}
+	status, warnings = &coppicev1.StatusReply{Paused: true}, nil
 	storage = &coppicev1.Storage{DiskBytes: 100, DiskFreeBytes: 90, Archived: true, CutWaits: "no snapshot is verified"}
 	parked = []*coppicev1.ParkedWork{{Id: 1}}
 	waiting = []*coppicev1.Realm{{Name: "old", State: coppicev1.RealmState_REALM_STATE_DELETING, Waiting: "the archive cannot be reached"}}
@@ -217,13 +221,14 @@ func TestDoctorFindsFaultsOfRealms(t *testing.T) {
 		"brakes of default: ", "workers of default: ", "realm of old: the archive cannot be reached")
 
 	realm.Writer, waiting = "", nil
-	needs(t, examined(t, args...), "writer of default: no graph service writes the realm")
+	must.Succeed(t, js.DeleteStream(testkit.Context(t), bus.WarningStream(bus.DefaultRealm)))
+	needs(t, examined(t, args...), "streams of coppice-default-warning: nats: API error", "writer of default: no graph service writes the realm")
 }
 
 // Each fault of services and NATS servers that their HTTP servers show is found.
 func TestDoctorFindsFaultsOfServices(t *testing.T) {
 	t.Parallel()
-	url := fakeRealms(t, map[string]func(*coppicev1.StatusRequest) proto.Message{
+	url, _ := fakeRealms(t, map[string]func(*coppicev1.StatusRequest) proto.Message{
 		bus.VerbListRealms: func(*coppicev1.StatusRequest) proto.Message {
 			return &coppicev1.ListRealmsReply{Realms: []*coppicev1.Realm{{Name: "old", State: coppicev1.RealmState_REALM_STATE_DELETED}}}
 		},

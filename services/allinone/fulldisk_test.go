@@ -84,7 +84,7 @@ func TestOutlastsFullDisk(t *testing.T) {
 		l.WaitFor("a command that is not acknowledged", func() bool { return l.create(time.Second) != nil })
 		l.WaitFor("readiness to name the full disk", func() bool {
 			err := s.Services.Ready()
-			return err != nil && strings.Contains(err.Error(), "as when the disk of NATS is full")
+			return err != nil && strings.Contains(err.Error(), "or a disk of NATS is full")
 		})
 		free()
 		begun := time.Now()

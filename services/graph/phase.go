@@ -51,12 +51,12 @@ func (r *realm) ready() error {
 	}
 	if s := r.stalled.Load(); s != nil && p == phaseStandby {
 		if age := clock.SinceBoot() - s.since; age > overdue {
-			return fmt.Errorf("realm %s: %s, but NATS has not stored its lease for %s, as when the disk of NATS is full: %w", r.name, p, age.Round(time.Second), s.reason)
+			return fmt.Errorf("realm %s: %s, but NATS has not stored its lease for %s, as when most servers of its NATS cluster are away, or a disk of NATS is full: %w", r.name, p, age.Round(time.Second), s.reason)
 		}
 	}
 	if log := r.appends.Load(); log != nil {
 		if age, reason := log.Pending(); age > overdue {
-			return fmt.Errorf("realm %s: %s, but an append to its log has been waiting for %s, as when the disk of NATS is full: %w",
+			return fmt.Errorf("realm %s: %s, but an append to its log has been waiting for %s, as when most servers of its NATS cluster are away, or a disk of NATS is full: %w",
 				r.name, p, age.Round(time.Second), cmp.Or(reason, errNoAnswer))
 		}
 	}

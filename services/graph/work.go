@@ -93,6 +93,9 @@ func (r *following) countWork(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // the term ends
 	}
+	if err == nil && leaderless(stream.CachedInfo().Cluster) {
+		err = errors.New("no NATS server leads it")
+	}
 	r.workAvailable(err)
 	if err != nil {
 		return
@@ -144,3 +147,6 @@ func (r *withLog) parked(ctx context.Context, subject string) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// leaderless reports whether a stream has no leader, and thus stores no messages. A server on its own names no cluster.
+func leaderless(c *jetstream.ClusterInfo) bool { return c != nil && c.Name != "" && c.Leader == "" }

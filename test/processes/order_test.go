@@ -147,7 +147,7 @@ func TestProcessesRefused(t *testing.T) {
 	if code := p.code(); code != 1 {
 		t.Errorf("a wrong password: exit code %d, want 1", code)
 	}
-	p.says("refuses these credentials")
+	p.says("refuses the password of the user")
 
 	d.graph().ready()
 	wrong := d.command("wrong-role", bus.RoleScanner, password(bus.RoleScanner), "processor").serving()

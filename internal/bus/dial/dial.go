@@ -278,7 +278,7 @@ func (c *Config) Client(ctx context.Context, name string) (*nats.Conn, error) {
 	opts = append([]nats.Option{nats.Name(name), nats.Timeout(c.Timeout), nats.MaxReconnects(-1)}, opts...)
 	nc, err := until(ctx, url, opts)
 	if err != nil && ctx.Err() == nil {
-		err = explain(url, err)
+		err = explain(url, opts, err)
 	}
 	return nc, err
 }
@@ -320,11 +320,23 @@ func Redacted(servers string) string {
 	return strings.Join(list, ",")
 }
 
-// explain says what to do about a connection that was not made.
-func explain(server string, err error) error {
+// refused reports whether a server refuses the credentials.
+func refused(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || strings.Contains(strings.ToLower(err.Error()), "authorization violation")
+}
+
+// explain says what to do about a connection that was not made with some options.
+func explain(server string, opts []nats.Option, err error) error {
 	server = Redacted(server)
 	switch {
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), strings.Contains(err.Error(), "authorization violation"):
+	case refused(err):
+		var o nats.Options
+		for _, set := range opts {
+			_ = set(&o)
+		}
+		if o.User != "" {
+			return fmt.Errorf("the NATS server at %s refuses the password of the user %s: %w", server, o.User, err)
+		}
 		return fmt.Errorf("the NATS server at %s refuses these credentials: %w; see --user, --creds, --nkey and --context", server, err)
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), strings.Contains(err.Error(), "connection refused"):
 		return fmt.Errorf("no NATS server answers at %s: %w; start one with `coppice up`, or name yours with --server or --context", server, err)
@@ -354,9 +366,16 @@ func Service(ctx context.Context, url, name string, log *slog.Logger, opts ...na
 
 func connect(ctx context.Context, server, name string, log *slog.Logger, waits func(error), opts []nats.Option) (*nats.Conn, error) {
 	var failure atomic.Pointer[string] // why it cannot reconnect
+	retries := func(err error) {
+		why := err.Error() // once, however often it is tried
+		if was := failure.Swap(&why); was == nil || *was != why {
+			log.Warn("cannot reconnect to NATS; trying again", "error", err)
+		}
+	}
 	opts = append([]nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // a server may refuse the user for a while, as after a wrong reload
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
 		nats.ReconnectBufSize(-1),
@@ -369,13 +388,12 @@ func connect(ctx context.Context, server, name string, log *slog.Logger, waits f
 			failure.Store(new(string))
 			log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
 		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-			why := err.Error() // once, however often it is tried
-			if was := failure.Swap(&why); was == nil || *was != why {
-				log.Warn("cannot reconnect to NATS; trying again", "error", err)
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { retries(err) }),
+		nats.ErrorHandler(func(nc *nats.Conn, s *nats.Subscription, err error) {
+			if refused(err) {
+				retries(fmt.Errorf("the NATS server refuses the user %q: %w", nc.Opts.User, err))
+				return
 			}
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			subject := ""
 			if s != nil {
 				subject = s.Subject
@@ -392,8 +410,8 @@ func connect(ctx context.Context, server, name string, log *slog.Logger, waits f
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if errors.Is(err, nats.ErrAuthorization) || strings.Contains(strings.ToLower(err.Error()), "authorization violation") {
-			return nil, explain(server, err)
+		if refused(err) {
+			return nil, explain(server, opts, err)
 		}
 		waits(err)
 		if said != err.Error() { // once, however often it is tried

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,7 +106,7 @@ func TestPassword(t *testing.T) {
 	alone(t)
 	url := serve(t, &server.Options{Users: []*server.User{{Username: "ana", Password: "secret"}}})
 	isRefused(t, "refuses these credentials", "--server", url)
-	isRefused(t, "refuses these credentials", "--server", url, "--user", "ana", "--password", "wrong")
+	isRefused(t, "refuses the password of the user ana", "--server", url, "--user", "ana", "--password", "wrong")
 	nc := comesIn(t, "-s", url, "--user", "ana", "--password", "secret")
 	if inbox := nc.NewRespInbox(); !strings.HasPrefix(inbox, "_INBOX.ana.") {
 		t.Errorf("replies come to %s, want a private inbox", inbox)
@@ -275,4 +276,39 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s: %v, want that the context has ended", name, err)
 		}
 	}
+}
+
+// A service whose user the server refuses for a while, as after a wrong reload, connects again when it is accepted.
+func TestRefusedForAWhile(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	options := func(password string) *server.Options {
+		return &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, AuthTimeout: testkit.Timeout.Seconds(), Users: []*server.User{{Username: "graph", Password: password}}}
+	}
+	s, err := server.NewServer(options("right"))
+	must.Succeed(t, err)
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(testkit.Timeout) {
+		t.Fatal("the server does not start")
+	}
+	dials := &countingDialer{}
+	nc, err := dial.Service(ctx, s.ClientURL(), "test", slog.New(slog.DiscardHandler), nats.UserInfo("graph", "right"), nats.SetCustomDialer(dials))
+	must.Succeed(t, err)
+	defer nc.Close()
+	must.Succeed(t, s.ReloadOptions(options("other")))
+	testkit.WaitFor(t, ctx, "several refusals", func() bool { return dials.n.Load() > 5 })
+	must.Succeed(t, s.ReloadOptions(options("right")))
+	testkit.WaitFor(t, ctx, "the connection to be made again", nc.IsConnected)
+}
+
+// countingDialer counts connections.
+type countingDialer struct{ n atomic.Int64 }
+
+func (d *countingDialer) Dial(network, address string) (net.Conn, error) {
+	d.n.Add(1)
+	return net.Dial(network, address)
 }

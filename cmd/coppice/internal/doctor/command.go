@@ -46,11 +46,11 @@ the services. For each finding that needs attention the command says what to do.
 code is 1 if there is one. Nothing is changed.
 
 Connect as an operator. The streams of realms are examined only for users of the account
-of the log, such as admin. Services on this machine are asked on their default ports;
+of the log, as the user admin. Services on this machine are asked on their default ports;
 --service names others. Whether the NATS servers sync is known from their monitoring ports
 (http_port in their configuration), which --monitor names.`,
 		Example: `  coppice doctor
-  coppice doctor --user admin --password-file passwords/admin --monitor http://127.0.0.1:8222 --service http://10.0.0.7:9440 -o json`,
+  coppice doctor --user admin --password-file passwords/admin --service http://10.0.0.7:9440 --monitor http://10.0.0.7:8222`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.CheckFormat(f.output, cli.TextFormats()...); err != nil {
@@ -90,8 +90,8 @@ func run(ctx context.Context, a *cli.App, x *examination, f *flags, defaults []*
 		return err
 	}
 	x.examineServers(ctx)
-	x.examineServices(ctx, defaults)
 	x.examineRealms(ctx)
+	x.examineServices(ctx, defaults)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -55,7 +55,11 @@ func (f *findings) failed(check, subject string, err error) {
 		f.notExamined(check, subject, "", "this user may not ask for it")
 		return
 	}
-	f.attention(check, subject, "see the log of the graph services, and 'coppice ready' there", "%v", err)
+	do := "see the log of the graph services, and 'coppice ready' there"
+	if errors.Is(err, client.ErrServiceUnavailable) {
+		do = "start a graph service: coppice graph; if one runs, 'coppice ready' on its machine says what it waits for"
+	}
+	f.attention(check, subject, do, "%v", err)
 }
 
 // needAttention reports whether a finding needs attention.

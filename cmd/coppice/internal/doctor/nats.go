@@ -1,13 +1,16 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 )
@@ -27,6 +30,7 @@ func (x *examination) examineServers(ctx context.Context) {
 	} else {
 		x.ok("messages", server, "the server takes messages of up to %d bytes", max)
 	}
+	x.examineReachable(ctx)
 	if len(x.monitors) == 0 {
 		x.notExamined("sync", "", "name the monitoring port of each NATS server with --monitor", "whether the NATS servers sync what they acknowledge")
 	}
@@ -34,6 +38,31 @@ func (x *examination) examineServers(ctx context.Context) {
 		x.examineSync(ctx, u)
 	}
 }
+
+// examineReachable examines whether each NATS server that is named, or known from its cluster, can be reached.
+func (x *examination) examineReachable(ctx context.Context) {
+	for _, address := range x.Conn.Servers() {
+		u, err := url.Parse(address)
+		if err != nil {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, min(x.Dial.Timeout, dialTimeout))
+		c, err := new(net.Dialer).DialContext(limited, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), natsPort)))
+		cancel()
+		if err != nil {
+			x.attention("server", u.Redacted(), "start the NATS server; while most servers of a cluster are away, no command succeeds", "it does not answer: %v", err)
+			continue
+		}
+		_ = c.Close()
+		x.ok("server", u.Redacted(), "it answers")
+	}
+}
+
+// natsPort is the port of a NATS server whose URL names none.
+const natsPort = "4222"
+
+// dialTimeout is the longest time for a connection to a server.
+const dialTimeout = 3 * time.Second
 
 func (x *examination) examineVersion(server, version string) {
 	var major, minor int

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -62,6 +64,7 @@ var checks = map[string]func(ctx context.Context, x *examination, realm string) 
 	"workers":    examineWorkers,
 	"parked":     examineParked,
 	"brakes":     examineBrakes,
+	"warnings":   examineWarnings,
 	"finalizers": examineFinalizers,
 	"storage":    examineStorage,
 }
@@ -91,22 +94,37 @@ func examineWork(ctx context.Context, x *examination, realm string) error {
 	return nil
 }
 
+// betweenPulls is the time for which a queue must have no worker.
+const betweenPulls = 3 * time.Second
+
 // queueServices are the services that take the work of queues.
 var queueServices = map[string]string{bus.QueueDirty: "processor", bus.QueueOrphan: "finalizers", bus.QueueFinish: "finalizers", bus.QueueDrain: "finalizers"}
 
 // examineWorkers examines whether services take the work of each queue. A service that waits for work has a pull request
 // open, and one that works has messages that it has not acknowledged.
 func examineWorkers(ctx context.Context, x *examination, realm string) error {
-	reply, err := x.in(realm).Client.Operations().Consumers(ctx)
-	if err != nil {
-		return err
-	}
-	idle := map[string][]string{} // queues without a worker, by service
-	for _, c := range reply.GetConsumers() {
-		service, is := queueServices[c.GetQueue()]
-		if is && c.GetPulling() == 0 && c.GetUnacknowledged() == 0 {
-			idle[service] = append(idle[service], c.GetQueue())
+	in := x.in(realm).Client.Operations()
+	var idle map[string][]string // queues without a worker, by service
+	// Between two pull requests a service has none for a moment.
+	waiting, cancel := context.WithTimeout(ctx, betweenPulls)
+	defer cancel()
+	var failed error
+	_ = poll.UntilAt(waiting, betweenPulls/20, func() (bool, error) {
+		var reply *client.Consumers
+		if reply, failed = in.Consumers(ctx); failed != nil {
+			return true, nil
 		}
+		idle = map[string][]string{}
+		for _, c := range reply.GetConsumers() {
+			service, is := queueServices[c.GetQueue()]
+			if is && c.GetPulling() == 0 && c.GetUnacknowledged() == 0 {
+				idle[service] = append(idle[service], c.GetQueue())
+			}
+		}
+		return len(idle) == 0, nil
+	})
+	if failed != nil {
+		return failed
 	}
 	for service, queues := range idle {
 		x.attention("workers", realm, "start a "+service+" service: coppice "+service, "no %s service takes the work of the queues %s", service, strings.Join(queues, ", "))
@@ -127,6 +145,30 @@ func examineParked(ctx context.Context, x *examination, realm string) error {
 		return nil
 	}
 	x.ok("parked", realm, "no work is parked")
+	return nil
+}
+
+// lasting is the age up to which a warning may still hold: while its reason lasts, it is published every 10 minutes.
+const lasting = 15 * time.Minute
+
+// examineWarnings examines the warnings about a realm as a whole: about its log, its archive, and disks.
+func examineWarnings(ctx context.Context, x *examination, realm string) error {
+	all, err := x.in(realm).Client.Warnings(ctx, "")
+	if err != nil {
+		return err
+	}
+	newest := map[string]client.Warning{} // by reason
+	for _, w := range all {
+		if w.UID == "" && x.Clock().Sub(w.Time) < lasting {
+			newest[w.Reason] = w
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(newest)) {
+		x.attention("warning", realm, "see the section Warnings of docs/operations.md", "%s: %s", reason, newest[reason].Message)
+	}
+	if len(newest) == 0 {
+		x.ok("warnings", realm, "no warning about the log, the archive or disks in the last %v", lasting)
+	}
 	return nil
 }
 
@@ -189,7 +231,7 @@ func examineStorage(ctx context.Context, x *examination, realm string) error {
 	}
 	switch {
 	case !s.GetArchived():
-		x.notExamined("archive", realm, "give the graph services an --archive", "the realm has no archive: its log is never cut, and has %s", humanize.IBytes(s.GetLogBytes()))
+		x.ok("archive", realm, "the realm has no archive: its log is never cut, and has %s", humanize.IBytes(s.GetLogBytes()))
 	case s.GetArchiveError() != "":
 		x.attention("archive", realm, "see docs/runbooks/CoppiceLogNotArchived.md", "the archive cannot be read: %s", s.GetArchiveError())
 	case s.GetCutWaits() != "":

@@ -28,7 +28,7 @@ func (x *examination) examineServices(ctx context.Context, defaults []*url.URL) 
 	if len(named) == 0 {
 		named = defaults
 	}
-	found := false
+	found := map[string]bool{}
 	applied := map[string]map[string]float64{} // the revision by realm and service
 	for _, u := range named {
 		limited, cancel := x.limited(ctx)
@@ -37,7 +37,7 @@ func (x *examination) examineServices(ctx context.Context, defaults []*url.URL) 
 		if len(x.services) == 0 && (errors.Is(err, admin.ErrNothingListens) || errors.Is(err, admin.ErrNotCoppice)) {
 			continue
 		}
-		found = true
+		found[h.Service] = true
 		subject := h.Service + " at " + u.Redacted()
 		switch {
 		case err != nil:
@@ -52,8 +52,11 @@ func (x *examination) examineServices(ctx context.Context, defaults []*url.URL) 
 			x.attention("service", subject, "", "%v", err)
 		}
 	}
-	if !found {
+	if len(found) == 0 {
 		x.notExamined("services", "", "name the address of the --http of each service with --service", "clocks, lag and disks of services: none listens on a default port of this machine")
+	}
+	if !found["scanner"] && !found["up"] {
+		x.notExamined("scanner", "", "name the address of its --http with --service", "whether a scanner runs: it finds work that no message announced, and deletes what has expired")
 	}
 	x.examineLag(applied)
 }

@@ -23,7 +23,7 @@ func (x *examination) examineStreams(ctx context.Context, realm string) {
 	log, err := x.stream(ctx, bus.LogStream(realm))
 	if unreachable(err) {
 		x.streamsUnknown = true
-		x.notExamined("streams", "", "connect as the user admin", "settings and replicas of the streams: this user may not ask for them")
+		x.notExamined("streams", "", "connect as the user admin (--user admin and its password)", "settings and replicas of the streams: this user may not ask for them")
 		return
 	}
 	configs := append([]jetstream.StreamConfig{bus.LogConfig(realm, 0)}, bus.WorkConfigs(realm, 0)...)
@@ -33,9 +33,9 @@ func (x *examination) examineStreams(ctx context.Context, realm string) {
 			info, err = x.stream(ctx, want.Name)
 		}
 		if err != nil {
-			do := "a graph service creates it when it becomes the writer: see its log"
+			do := "restart the graph service that writes the realm: it creates the stream"
 			if errors.Is(err, context.DeadlineExceeded) {
-				do = "no NATS server leads it: start those that have its replicas; streams of work are in memory, which max_memory_store must not forbid"
+				do = noLeader
 			}
 			x.attention("streams", want.Name, do, "%v", err)
 			continue
@@ -48,6 +48,10 @@ func (x *examination) examineStreams(ctx context.Context, realm string) {
 			x.attention("streams", want.Name, "give all graph services the same --replicas, and restart one", "%d replicas, and the log has %d", info.Config.Replicas, log.Config.Replicas)
 			continue
 		}
+		if info.Cluster != nil && info.Cluster.Name != "" && info.Cluster.Leader == "" {
+			x.attention("replicas", want.Name, noLeader, "no NATS server leads the stream")
+			continue
+		}
 		if wrong := absentReplicas(info); wrong != "" {
 			x.attention("replicas", want.Name, "start the NATS server, or wait until it has caught up; stop no other one meanwhile", "%s", wrong)
 			continue
@@ -55,6 +59,9 @@ func (x *examination) examineStreams(ctx context.Context, realm string) {
 		x.ok("streams", want.Name, "settings and %d replicas as they should be", info.Config.Replicas)
 	}
 }
+
+// noLeader says what to do about a stream without a leader.
+const noLeader = "start the NATS servers that have it; if all run, max_memory_store is 0 or used up: see the runbook CoppiceWorkStreamDown"
 
 func (x *examination) stream(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
 	ctx, cancel := x.limited(ctx)
@@ -109,9 +116,6 @@ func absentReplicas(info *jetstream.StreamInfo) string {
 		return ""
 	}
 	var wrong []string
-	if info.Cluster.Leader == "" {
-		wrong = append(wrong, "no NATS server leads the stream")
-	}
 	for _, r := range info.Cluster.Replicas {
 		switch {
 		case r.Offline:
