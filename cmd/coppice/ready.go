@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,6 +60,9 @@ port; there must be at least one.`,
 func serviceURL(text string) (*url.URL, error) {
 	if text == noHTTP {
 		return nil, errors.New("the service has no HTTP server: give it an address with --http")
+	}
+	if _, err := strconv.ParseUint(text, 10, 16); err == nil {
+		text = ":" + text
 	}
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
