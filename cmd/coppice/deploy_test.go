@@ -38,7 +38,7 @@ var othersFlags = map[string][]string{
 		"build-arg", "cap-drop", "chown", "detach", "env", "file", "format", "input", "name", "network", "no-healthcheck", "platform", "publish", "read-only", "retries",
 		"rm", "security-opt", "start-period", "stop-timeout", "tag", "tmpfs", "volume", "volumes", "workdir",
 	},
-	"kubectl and helm": {"from-file", "from-literal", "reset-then-reuse-values", "server-side", "set", "values"},
+	"kubectl and helm": {"from-file", "from-literal", "reset-then-reuse-values", "server-side", "set", "values", "version"},
 	"nats-server":      {"config", "signal"},
 	"systemd-tmpfiles": {"create"},
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -49,27 +50,41 @@ func nameVariables(root *cobra.Command) {
 	}
 }
 
+// alternatives are flags of which one is enough: the variable of one does not add to the other on the command line.
+var alternatives = map[string]string{"answers-password": "answers-password-file", "answers-password-file": "answers-password"}
+
+// serviceLink matches a value that Kubernetes sets: COPPICE_PORT is tcp://10.96.0.5:9440 for a Service with the name coppice.
+var serviceLink = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+
 // setFromEnvironment sets the flags of a command that were not given.
 func setFromEnvironment(a *cli.App, c *cobra.Command) error {
 	if !hasEnvironment(c) {
 		return nil
 	}
+	given := map[string]bool{}
+	c.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = true })
 	var failed error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		name := variableOf(f)
 		if name == "" || f.Changed || failed != nil || f.Name == cli.LogLevelFlag && a.Verbose {
 			return
 		}
+		if other := c.Flags().Lookup(alternatives[f.Name]); other != nil && given[other.Name] {
+			return
+		}
 		value := os.Getenv(name)
-		if value == "" {
+		if value == "" || serviceLink.MatchString(value) {
 			return
 		}
 		values := []string{value}
 		if _, list := f.Value.(pflag.SliceValue); list {
 			values = strings.Split(value, ",")
+			for i, v := range values {
+				values[i] = strings.TrimSpace(v)
+			}
 		}
 		for _, v := range values {
-			if err := c.Flags().Set(f.Name, strings.TrimSpace(v)); err != nil {
+			if err := c.Flags().Set(f.Name, v); err != nil {
 				failed = fmt.Errorf("$%s: %w", name, err)
 				return
 			}

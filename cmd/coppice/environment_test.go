@@ -2,6 +2,9 @@ package main
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -105,6 +108,14 @@ func TestEnvironmentValues(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	// Commands that change objects have no such variables.
+	t.Setenv("COPPICE_PORT", "tcp://10.96.0.5:9440")
+	if c, err = parsed(t, "up"); err != nil || c.Flag("port").Changed {
+		t.Errorf("what Kubernetes sets for a Service with the name coppice: %v", err)
+	}
+	t.Setenv("COPPICE_ANSWERS_PASSWORD", "x")
+	if c, err = parsed(t, "graph", "--answers-password-file=f"); err != nil || c.Flag("answers-password").Changed {
+		t.Errorf("--answers-password-file with $COPPICE_ANSWERS_PASSWORD: %v", err)
+	}
 	t.Setenv("COPPICE_ALL", "true")
 	if c, err = parsed(t, "delete", "pods"); err != nil || c.Flag("all").Changed {
 		t.Errorf("$COPPICE_ALL sets --all of delete: %v", err)
@@ -188,6 +199,40 @@ func TestPasswordFiles(t *testing.T) {
 	}
 }
 
+// A service that is named must be the one that listens; others need not listen. Checks are made at the same time.
+func TestCheckServices(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	at := func(h http.Handler) *url.URL {
+		t.Helper()
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		u, err := url.Parse(s.URL)
+		must.Succeed(t, err)
+		return u
+	}
+	up, other := at(fakeService("up", "", "")), at(http.NotFoundHandler())
+	waiting := at(fakeService("graph", "waiting for NATS", ""))
+	nothing := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	for _, c := range []struct {
+		asked []askedService
+		ready int
+		says  string
+	}{
+		{[]askedService{{name: "up", base: up}, {base: up}}, 2, ""},
+		{[]askedService{{name: "graph", base: up}}, 0, "graph: " + up.String() + ": up listens there, and not graph"},
+		{[]askedService{{base: up, optional: true}, {base: other, optional: true}, {base: nothing, optional: true}}, 1, ""},
+		{[]askedService{{base: other, optional: true}, {base: nothing, optional: true}}, 0, "no service listens on"},
+		{[]askedService{{base: up, optional: true}, {base: waiting, optional: true}}, 1, "graph at " + waiting.String() + " is not ready: waiting for NATS"},
+		{[]askedService{{base: up}, {name: "scanner", base: nothing}}, 1, "scanner: " + nothing.String() + ": no program listens there"},
+	} {
+		ready, err := checkServices(ctx, c.asked, testkit.Timeout)
+		if len(ready) != c.ready || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %q, %v; want %d ready, %q", c.asked, ready, err, c.ready, c.says)
+		}
+	}
+}
+
 // coppice ready reports each service, and waits until it is ready.
 func TestReady(t *testing.T) {
 	t.Parallel()
@@ -216,6 +261,9 @@ func TestReady(t *testing.T) {
 	p.awaitReady(ctx, data).end(os.Interrupt)
 	if got, want := run(1, "--service", p.address), "coppice: http://"+p.address+": no program listens there\n"; got != want {
 		t.Errorf("after its end: %q, want %q", got, want)
+	}
+	if got := run(2, "nothing"); !strings.Contains(got, `"nothing"`) {
+		t.Errorf("a service that does not exist: %q", got)
 	}
 	for arg, want := range map[string]string{"ftp://x": "write a URL such as http://127.0.0.1:9440", "http://x/readyz": "write a URL such as", "none": "the service has no HTTP server"} {
 		if got := run(2, "--service", arg); !strings.Contains(got, want) {

@@ -35,21 +35,38 @@ func writePasswords(dir string, roles []bus.Role) error {
 	if err := natsconf.Passwords(&all, roles, func(user string) string { return passwords[user] }); err != nil {
 		return err
 	}
-	written := filepath.Join(dir, passwordsFile+".new")
-	if err := os.WriteFile(written, all.Bytes(), 0o600); err != nil {
+	return written(dir, all.Bytes(), func(file string) error { return os.Rename(file, filepath.Join(dir, passwordsFile)) })
+}
+
+// written writes a complete file of mode 0600 into a directory, and calls place to give it its name.
+func written(dir string, data []byte, place func(file string) error) error {
+	f, err := os.CreateTemp(dir, ".password-*")
+	if err != nil {
 		return err
 	}
-	return os.Rename(written, filepath.Join(dir, passwordsFile))
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = place(f.Name())
+	}
+	if fail := os.Remove(f.Name()); !errors.Is(fail, fs.ErrNotExist) {
+		err = errors.Join(err, fail)
+	}
+	return err
 }
 
 // passwordIn returns the password in a file, which is generated if it does not exist.
 func passwordIn(file string) (string, error) {
 	password, err := dial.ReadPassword(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		if password, err = natsd.NewPassword(); err == nil {
-			err = os.WriteFile(file, []byte(password+"\n"), 0o600)
+		if password, err = natsd.NewPassword(); err != nil {
+			return "", err
 		}
-		return password, err
+		// A link fails if another process has created the file meanwhile, whose password then counts.
+		err = written(filepath.Dir(file), []byte(password+"\n"), func(complete string) error { return os.Link(complete, file) })
+		if !errors.Is(err, fs.ErrExist) {
+			return password, err
+		}
+		password, err = dial.ReadPassword(file)
 	}
 	if err == nil && strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
 		err = fmt.Errorf("password: %s has a character that is not a letter, a digit or a sign of ASCII, or is \" or \\: choose another password", file)

@@ -66,6 +66,9 @@ const ServiceHeader = "Coppice-Service"
 // Listen listens at the address.
 func Listen(c Config) (*Server, error) {
 	host, port, err := net.SplitHostPort(c.Address)
+	if err == nil && port == "" {
+		err = errors.New("missing port in address")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%q is not an address such as 127.0.0.1:8080 or :8080: %w", c.Address, err)
 	}

@@ -179,6 +179,7 @@ func TestRefusedAddresses(t *testing.T) {
 		s.Address():  "choose another address with --http",
 		"8080":       `"8080" is not an address such as`,
 		"":           "is not an address such as",
+		":":          "is not an address such as",
 		":web-ports": "cannot serve metrics at :web-ports",
 	} {
 		if _, err := admin.Listen(admin.Config{Address: address, Registry: admin.NewRegistry()}); err == nil || !strings.Contains(err.Error(), want) {

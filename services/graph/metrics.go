@@ -304,12 +304,8 @@ func (m *metrics) disk(stateBytes uint64, usage vfs.DiskUsage) {
 // extent sets what the stream of the log has, and at which size it is cut.
 func (m *metrics) extent(e *eventlog.Extent, due archiver.Due) {
 	m.all.logCutAt.WithLabelValues(m.realm).Set(float64(due.Bytes))
-	current := 1
-	if e.Server != "" {
-		current = len(e.Current)
-	}
 	m.all.logReplicas.WithLabelValues(m.realm, "configured").Set(float64(e.Replicas))
-	m.all.logReplicas.WithLabelValues(m.realm, "current").Set(float64(current))
+	m.all.logReplicas.WithLabelValues(m.realm, "current").Set(float64(e.Copies))
 	m.all.logBytes.WithLabelValues(m.realm).Set(float64(e.Bytes))
 	m.all.logFirst.WithLabelValues(m.realm).Set(float64(e.First))
 	m.all.logCut.WithLabelValues(m.realm) // 0 before the first cut
@@ -335,6 +331,10 @@ func (m *metrics) endTerm() {
 		v.DeletePartialMatch(of)
 	}
 	m.finalizers(nil, time.Time{})
+	w := m.writing()
+	for _, g := range []prometheus.Gauge{w.queued, w.queueSize, w.queueTime, w.repeated} {
+		g.Set(0)
+	}
 }
 
 // workAvailable sets whether the work stream answers.

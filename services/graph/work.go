@@ -86,9 +86,7 @@ const verbUnblock = "unblock"
 func (r *following) countWork(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if parked, err := r.js.Stream(limited, bus.ParkedStream(r.name)); err == nil {
-		r.metrics.parks(parked.CachedInfo().State.Msgs)
-	}
+	defer r.countParked(ctx)
 	stream, err := r.js.Stream(limited, bus.WorkStream(r.name))
 	if ctx.Err() != nil {
 		return // the term ends
@@ -106,6 +104,15 @@ func (r *following) countWork(ctx context.Context) {
 		} else if n, err := r.queued(limited, queue); err == nil {
 			r.metrics.working(queue, n)
 		}
+	}
+}
+
+// countParked counts the parked messages that NATS reports within 2 s.
+func (r *following) countParked(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if parked, err := r.js.Stream(ctx, bus.ParkedStream(r.name)); err == nil {
+		r.metrics.parks(parked.CachedInfo().State.Msgs)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -27,7 +28,7 @@ func (c Config) StartChild(args []string, env ...string) (*Child, error) {
 	}
 	cmd := exec.Command(program, args...) //nolint:gosec // it is this program, or one that was built for this run
 	child := &Child{name: args[0], cmd: cmd, ended: make(chan struct{})}
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(environment(), env...)
 	cmd.Stdout, cmd.Stderr = &child.out, &child.out
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", child.name, err)
@@ -37,6 +38,13 @@ func (c Config) StartChild(args []string, env ...string) (*Child, error) {
 		child.err = cmd.Wait()
 	}()
 	return child, nil
+}
+
+// environment is that of this process without the settings of services and connections: a benchmark sets its own.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "COPPICE_") || strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "NATS_TIMEOUT=")
+	})
 }
 
 // PID returns the id of the process.

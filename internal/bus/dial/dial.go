@@ -307,12 +307,13 @@ func until(ctx context.Context, url string, opts []nats.Option) (*nats.Conn, err
 	}
 }
 
-// Redacted returns the addresses of servers without the passwords in them.
+// Redacted returns the addresses of servers without users, passwords and tokens.
 func Redacted(servers string) string {
 	list := strings.Split(servers, ",")
 	for i, s := range list {
 		if u, err := url.Parse(strings.TrimSpace(s)); err == nil {
-			list[i] = u.Redacted()
+			u.User = nil
+			list[i] = u.String()
 		} else {
 			list[i] = s[strings.LastIndex(s, "@")+1:]
 		}
@@ -412,6 +413,10 @@ func connect(ctx context.Context, server, name string, log *slog.Logger, waits f
 		}
 		if refused(err) {
 			return nil, explain(server, opts, err)
+		}
+		var invalid *url.Error
+		if errors.As(err, &invalid) { // it repeats the address, with its password
+			return nil, fmt.Errorf("the address of the NATS server at %s cannot be read: %w", Redacted(server), invalid.Err)
 		}
 		waits(err)
 		if said != err.Error() { // once, however often it is tried

@@ -163,6 +163,8 @@ func (o *Observer) receive(m *nats.Msg) {
 func (a *Attempts) count(m *nats.Msg) {
 	switch {
 	case bytes.Equal(m.Data, []byte("+WPI")): // in progress
+	case bytes.HasPrefix(m.Data, []byte("+TERM")):
+		a.Failed++ // the program gives the call up
 	case !bytes.HasPrefix(m.Data, []byte("-NAK")):
 		a.Done++
 	case len(m.Header[bus.HeaderReturned]) > 0:

@@ -17,6 +17,7 @@ type Extent struct {
 	Messages    uint64
 	Bytes       uint64
 	Replicas    int    // that the stream should have
+	Copies      int    // servers that have it now; one that NATS believes to be current may be some messages behind
 	Server      string // the name of the server; "" unless the stream is in a cluster
 	// Current are the names of the servers that have all messages, as NATS believes, Server among them; nil
 	// if there is one copy.
@@ -49,7 +50,7 @@ func (l *Log) Extent(ctx context.Context) (e Extent, err error) {
 		}
 	}
 	s := &info.State
-	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes, Replicas: info.Config.Replicas}
+	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes, Replicas: info.Config.Replicas, Copies: copies(info.Cluster)}
 	if info.Cluster != nil && info.Cluster.Name != "" { // a server on its own names itself, but no cluster
 		e.Server = info.Cluster.Leader
 		e.Current = current(info.Cluster)
@@ -79,6 +80,23 @@ func current(c *jetstream.ClusterInfo) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// copies returns the number of servers that have a stream, and that NATS believes to be current.
+func copies(c *jetstream.ClusterInfo) int {
+	if c == nil || c.Name == "" {
+		return 1
+	}
+	n := 0
+	if c.Leader != "" {
+		n++
+	}
+	for _, p := range c.Replicas {
+		if p.Current && !p.Offline {
+			n++
+		}
+	}
+	return n
 }
 
 // Missed returns the number of messages that the stream lacks of those that it must have:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -102,7 +103,7 @@ func (a *App) ClientFlags(c *cobra.Command) {
 	connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
 	a.Dial.Flags(connection)
 	c.Flags().AddFlagSet(connection)
-	realm := os.Getenv("COPPICE_REALM")
+	realm, _, _ := strings.Cut(os.Getenv("COPPICE_REALM"), ",") // of services: their realms
 	if realm == "" {
 		realm = bus.DefaultRealm
 	}

@@ -81,7 +81,7 @@ func examineWork(ctx context.Context, x *examination, realm string) error {
 	fine := true
 	for _, w := range status.GetPending() {
 		age := x.Clock().Sub(time.UnixMicro(w.GetOldest()))
-		if age < old || slices.Contains([]string{"unknown", "braked"}, w.GetType()) {
+		if age < old || slices.Contains([]string{"unknown", "braked", "protected"}, w.GetType()) {
 			continue
 		}
 		fine = false

@@ -45,7 +45,7 @@ func (x *examination) examineStreams(ctx context.Context, realm string) {
 			continue
 		}
 		if log != nil && info.Config.Replicas != log.Config.Replicas {
-			x.attention("streams", want.Name, "give all graph services the same --replicas, and restart one", "%d replicas, and the log has %d", info.Config.Replicas, log.Config.Replicas)
+			x.attention("streams", want.Name, "give all graph services the same --replicas; they set it for new realms", "%d replicas, and the log has %d", info.Config.Replicas, log.Config.Replicas)
 			continue
 		}
 		if info.Cluster != nil && info.Cluster.Name != "" && info.Cluster.Leader == "" {

@@ -2,14 +2,15 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" }}
 {{- end }}
 
+{{- /* At most 46 characters: with "-graph" the name of a StatefulSet has at most 52, because a label of its pods adds a hash to it. */}}
 {{- define "coppice.fullname" -}}
 {{- $name := include "coppice.name" . }}
 {{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- .Values.fullnameOverride | trunc 46 | trimSuffix "-" }}
 {{- else if contains $name .Release.Name }}
-{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- .Release.Name | trunc 46 | trimSuffix "-" }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{- printf "%s-%s" .Release.Name $name | trunc 46 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
@@ -90,7 +91,8 @@ annotations:
 {{- /* The port of the archive, from archive.url; empty if it is not reached by a connection of its own. */}}
 {{- define "coppice.archivePort" -}}
 {{- if hasPrefix "s3://" .Values.archive.url }}
-{{- $endpoint := regexFind "endpoint=[^&]+" .Values.archive.url | trimPrefix "endpoint=" | replace "%3A" ":" | replace "%2F" "/" | trimSuffix "/" }}
+{{- $endpoint := regexFind "endpoint=[^&]+" .Values.archive.url | trimPrefix "endpoint=" | replace "%3A" ":" | replace "%3a" ":" | replace "%2F" "/" | replace "%2f" "/" }}
+{{- $endpoint = regexReplaceAll "^([a-z]+://[^/]*)/.*$" $endpoint "${1}" }}
 {{- regexFind ":[0-9]+$" $endpoint | trimPrefix ":" | default (ternary "80" "443" (hasPrefix "http://" $endpoint)) }}
 {{- end }}
 {{- end }}

@@ -40,7 +40,7 @@ spec:
   {{- with $.Values.imagePullSecrets }}
   imagePullSecrets:
     {{- range . }}
-    - name: {{ . }}
+    - name: {{ . | quote }}
     {{- end }}
   {{- end }}
   containers:
@@ -88,7 +88,7 @@ spec:
         {{- .env | trim | nindent 8 }}
         {{- with .values.goMemoryLimit }}
         - name: GOMEMLIMIT
-          value: {{ . }}
+          value: {{ . | quote }}
         {{- end }}
         {{- with .values.extraEnv }}
         {{- toYaml . | nindent 8 }}
@@ -96,7 +96,7 @@ spec:
       {{- if and $graph $.Values.archive.credentialsSecret }}
       envFrom:
         - secretRef:
-            name: {{ $.Values.archive.credentialsSecret }}
+            name: {{ $.Values.archive.credentialsSecret | quote }}
       {{- end }}
       ports:
         - name: metrics
@@ -166,7 +166,7 @@ spec:
         sizeLimit: {{ .values.tmp.sizeLimit }}
     - name: secret
       secret:
-        secretName: {{ $.Values.installationSecret.name }}
+        secretName: {{ $.Values.installationSecret.name | quote }}
         defaultMode: 288 # 0440
         items:
           - key: {{ $.Values.installationSecret.key }}
@@ -175,7 +175,7 @@ spec:
     {{- if ne $auth.method "none" }}
     - name: nats
       secret:
-        secretName: {{ $auth.secret }}
+        secretName: {{ $auth.secret | quote }}
         defaultMode: 288 # 0440
         items:
           - key: {{ get $auth.keys .component }}
@@ -188,7 +188,7 @@ spec:
     {{- with $.Values.nats.tls.caSecret }}
     - name: ca
       secret:
-        secretName: {{ . }}
+        secretName: {{ . | quote }}
         defaultMode: 288 # 0440
         items:
           - key: ca.crt
@@ -197,7 +197,7 @@ spec:
     {{- with $.Values.nats.tls.clientSecret }}
     - name: tls
       secret:
-        secretName: {{ . }}
+        secretName: {{ . | quote }}
         defaultMode: 288 # 0440
         items:
           - key: tls.crt
@@ -245,6 +245,6 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
 {{- end }}
