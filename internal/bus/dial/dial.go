@@ -329,6 +329,10 @@ func refused(err error) bool {
 // explain says what to do about a connection that was not made with some options.
 func explain(server string, opts []nats.Option, err error) error {
 	server = Redacted(server)
+	var invalid *url.Error
+	if errors.As(err, &invalid) { // it repeats the address, with its password
+		return fmt.Errorf("the address of the NATS server at %s cannot be read: %w", server, invalid.Err)
+	}
 	switch {
 	case refused(err):
 		var o nats.Options
@@ -414,9 +418,8 @@ func connect(ctx context.Context, server, name string, log *slog.Logger, waits f
 		if refused(err) {
 			return nil, explain(server, opts, err)
 		}
-		var invalid *url.Error
-		if errors.As(err, &invalid) { // it repeats the address, with its password
-			return nil, fmt.Errorf("the address of the NATS server at %s cannot be read: %w", Redacted(server), invalid.Err)
+		if errors.As(err, new(*url.Error)) {
+			return nil, explain(server, opts, err)
 		}
 		waits(err)
 		if said != err.Error() { // once, however often it is tried

@@ -125,14 +125,15 @@ func TestPassword(t *testing.T) {
 func TestRedacted(t *testing.T) {
 	t.Parallel()
 	for server, want := range map[string]string{
-		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222", "nats://ana:secret@h:1, tls://bob:secret@i:2": "nats://ana:xxxxx@h:1,tls://bob:xxxxx@i:2",
+		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222", "nats://ana:secret@h:1, tls://bob:secret@i:2": "nats://h:1,tls://i:2",
 		"nats://ana:sec%ret@h:1": "h:1",
 	} {
 		if got := dial.Redacted(server); got != want {
 			t.Errorf("%s: %s, want %s", server, got, want)
 		}
 	}
-	isRefused(t, "no NATS server answers at nats://ana:xxxxx@127.0.0.1:1", "--server", "nats://ana:secret@127.0.0.1:1")
+	isRefused(t, "no NATS server answers at nats://127.0.0.1:1", "--server", "nats://ana:secret@127.0.0.1:1")
+	isRefused(t, "the address of the NATS server at 127.0.0.1:1 cannot be read: invalid URL escape", "--server", "nats://ana:sec%ret@127.0.0.1:1")
 }
 
 func TestToken(t *testing.T) {
