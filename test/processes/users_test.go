@@ -19,7 +19,7 @@ func TestProcessesWithoutUsers(t *testing.T) {
 	d := newDeployment(t)
 	server := start(t, d.ctx, d.dir, "nats-server", nil, program("nats-server"), "--jetstream", "--store_dir", "nats", "--addr", "127.0.0.1", "--port", strconv.Itoa(d.port))
 	server.says("Server is ready")
-	env := []string{"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_URL=" + d.url(), "NATS_TIMEOUT=" + testkit.Timeout.String()}
+	env := []string{"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_URL=" + d.url(), "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_HTTP=127.0.0.1:0"}
 	var services []*service
 	for _, role := range []string{bus.RoleGraph, bus.RoleProcessor, bus.RoleScanner, bus.RoleFinalizers} {
 		services = append(services, start(t, d.ctx, d.dir, role, env, program("coppice"), role).serving())

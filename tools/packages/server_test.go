@@ -269,7 +269,7 @@ func (m *machine) settings() {
 		return m.try("ls /run/credentials/coppice-processor.service") == "creds\n"
 	})
 	waitFor(m.t, "the empty credentials to be refused", func() bool {
-		return strings.Contains(m.try("journalctl -u coppice-processor -o cat -n 8"), "refuses the password of the user")
+		return strings.Contains(m.try("journalctl -u coppice-processor -o cat -n 8"), "refuses these credentials")
 	})
 	m.prints("systemctl show -P UnsetEnvironment coppice-processor", "NATS_USER NATS_PASSWORD_FILE")
 	m.run("systemctl revert coppice-processor; systemctl restart coppice-processor; coppice ready --wait 1m")
