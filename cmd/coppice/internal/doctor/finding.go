@@ -44,8 +44,8 @@ func (f *findings) attention(check, subject, do, found string, args ...any) {
 	*f = append(*f, finding{Check: check, Subject: subject, Status: attention, Found: fmt.Sprintf(found, args...), Do: do})
 }
 
-func (f *findings) notExamined(check, subject, do, found string, args ...any) {
-	*f = append(*f, finding{Check: check, Subject: subject, Status: notExamined, Found: fmt.Sprintf(found, args...), Do: do})
+func (f *findings) notExamined(check, subject, do, found string) {
+	*f = append(*f, finding{Check: check, Subject: subject, Status: notExamined, Found: found, Do: do})
 }
 
 // failed adds the failure of a request that a check needs.

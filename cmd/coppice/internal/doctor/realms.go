@@ -108,11 +108,10 @@ func examineWorkers(ctx context.Context, x *examination, realm string) error {
 	// Between two pull requests a service has none for a moment.
 	waiting, cancel := context.WithTimeout(ctx, betweenPulls)
 	defer cancel()
-	var failed error
-	_ = poll.UntilAt(waiting, betweenPulls/20, func() (bool, error) {
-		var reply *client.Consumers
-		if reply, failed = in.Consumers(ctx); failed != nil {
-			return true, nil
+	err := poll.UntilAt(waiting, betweenPulls/20, func() (bool, error) {
+		reply, err := in.Consumers(ctx)
+		if err != nil {
+			return false, err
 		}
 		idle = map[string][]string{}
 		for _, c := range reply.GetConsumers() {
@@ -123,8 +122,8 @@ func examineWorkers(ctx context.Context, x *examination, realm string) error {
 		}
 		return len(idle) == 0, nil
 	})
-	if failed != nil {
-		return failed
+	if err != nil && (idle == nil || waiting.Err() == nil) {
+		return err
 	}
 	for service, queues := range idle {
 		x.attention("workers", realm, "start a "+service+" service: coppice "+service, "no %s service takes the work of the queues %s", service, strings.Join(queues, ", "))
