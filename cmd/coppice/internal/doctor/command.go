@@ -69,8 +69,8 @@ of the log, as the user admin. Services on this machine are asked on their defau
 			return cli.WithCommand(c, run(c.Context(), a, x, &f, defaults))
 		},
 	}
-	a.ClientFlags(c)
-	_ = c.Flags().MarkHidden("realm") // all realms are examined
+	a.Dial.Flags(c.Flags()) // without --realm: all realms are examined
+	a.ActorFlag(c)
 	c.Flags().StringArrayVar(&f.services, "service", nil, "`URL` of the HTTP server of a service, or its address; may be repeated")
 	c.Flags().StringArrayVar(&f.monitors, "monitor", nil, "`URL` of the monitoring port of a NATS server; may be repeated")
 	c.Flags().BoolVar(&f.all, "all", false, "show also what is as it should be")
