@@ -208,9 +208,9 @@ func TestDeployNotices(t *testing.T) {
 COPPICE_HTPP=:9444 # see docs/instal.md
 coppice graph --replica 3
 expr: coppice_graph_commit_minutes_bucket
-allow: ["coppice.*.api.nobody.get.*.*.*"]
+allow: ["coppice.*.api.unknown.get.*.*.*"]
 `
-	want := []string{"variable COPPICE_HTPP", "flag replica", "port 9444", "metric coppice_graph_commit_minutes_bucket", "file docs/instal.md", "subject coppice.*.api.nobody.get.*.*.*"}
+	want := []string{"variable COPPICE_HTPP", "flag replica", "port 9444", "metric coppice_graph_commit_minutes_bucket", "file docs/instal.md", "subject coppice.*.api.unknown.get.*.*.*"}
 	if got := d.unknown("../../deploy/x", []byte(wrong)); !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}

@@ -139,7 +139,7 @@ func (s server) testRefused(t *testing.T) {
 		{"a policy for another protocol", "NetworkPolicy", "protocol", false, set([]any{map[string]any{"ports": []any{map[string]any{"port": int64(53), "protocol": "ICMP"}}}}, "spec", "egress")},
 		{"a pod as root", "StatefulSet", "runAsNonRoot", true, set(false, "spec", "template", "spec", "securityContext", "runAsNonRoot")},
 		{"a pod with any system call", "Deployment", "seccompProfile", true, set(map[string]any{}, "spec", "template", "spec", "securityContext", "seccompProfile")},
-		{"an account that does not exist", "Deployment", "serviceaccount", true, set("nobody", "spec", "template", "spec", "serviceAccountName")},
+		{"an account that does not exist", "Deployment", "serviceaccount", true, set("missing", "spec", "template", "spec", "serviceAccountName")},
 	}
 	for _, w := range wrong {
 		t.Run(w.name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func (x *examination) examineVersion(server, version string) {
 	x.ok("version", server, "nats-server %s", version)
 }
 
-// varz is what a monitoring port says of its server.
+// varz is what a monitoring port reports about its server.
 type varz struct {
 	Name      string `json:"server_name"`
 	Version   string `json:"version"`
