@@ -9,8 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -44,7 +47,8 @@ type queue struct {
 
 // member is one caller of Create.
 type member struct {
-	data    []byte       // an encoded ObjectsRequest with one object
+	data    []byte // an encoded ObjectsRequest with one object
+	trace   trace.SpanContext
 	batch   *batchOf     // nil while the member waits in the queue
 	outcome chan outcome // has room for one
 }
@@ -75,7 +79,7 @@ func (r *resourceClient) createBatched(ctx context.Context, o *Object, into *Rep
 		var reply coppicev1.ObjectsReply
 		return object(&reply, into, c.sendCommand(ctx, a, data, &reply, nil))
 	}
-	m := &member{data: data, outcome: make(chan outcome, 1)}
+	m := &member{data: data, trace: trace.SpanContextFromContext(ctx), outcome: make(chan outcome, 1)}
 	if !c.batches.enter(a, m) {
 		defer c.completed(a)
 		return unbatched()
@@ -132,7 +136,9 @@ func (c *Client) sendBatch(a bus.API, b *batchOf) {
 	options, err := encode(&coppicev1.ObjectsRequest{ReturnObjects: true})
 	var reply coppicev1.ObjectsReply
 	if err == nil {
-		err = c.sendCommand(b.ctx, a, append(data, options...), &reply, func(err error) { c.batches.failed(b, err) })
+		ctx, span := c.startBatch(b)
+		err = c.sendCommand(ctx, a, append(data, options...), &reply, func(err error) { c.batches.failed(b, err) })
+		tracing.End(span, err)
 	}
 	list := results(&reply)
 	if err == nil && len(list) != len(b.members) {

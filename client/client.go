@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/tracing"
 )
 
 // Client sends requests to one realm as one actor. It is safe for concurrent use.
@@ -26,7 +28,8 @@ type Client struct {
 	batches      *batches
 	newest       *atomic.Uint64 // see Revision
 	commands     *rpc.Commands
-	past         *Past // nil for the present
+	past         *Past        // nil for the present
+	tracer       trace.Tracer // nil for none
 }
 
 // Option is an option of New.
@@ -58,6 +61,17 @@ func WithoutBatching() Option { return func(c *Client) { c.batches = nil } }
 // WithOnError sets a function that is called with each error after which the client
 // tries a request again. It must not block, and must be safe for concurrent use.
 func WithOnError(f func(error)) Option { return func(c *Client) { c.onError = f } }
+
+// WithTracerProvider records a span of OpenTelemetry for each request, and for each call of RunFinalizer, RunAgent and
+// RunExpiry that carries a trace. Without it, requests still carry the trace of their context, so that spans of the
+// services belong to it. Calls whose reply is a stream, such as Watch, are not traced.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(c *Client) {
+		if p != nil {
+			c.tracer = tracing.Tracer(p)
+		}
+	}
+}
 
 // New returns a client that uses a connection. The caller closes the connection.
 func New(nc *nats.Conn, opts ...Option) *Client {
@@ -157,11 +171,13 @@ type attempt func(context.Context, nats.Header) error
 // try checks the subject of a request, and has retry attempt it until the client stops trying.
 func (c *Client) try(
 	ctx context.Context, a bus.API, request []byte, reply proto.Message, failed func(error), retry func(context.Context, attempt) error,
-) error {
+) (err error) {
 	if c.past != nil {
 		return c.errPast(a.Verb)
 	}
-	err := errors.Join(bus.CheckActor(a.Actor), a.CheckTarget())
+	ctx, span := c.startSpan(ctx, a)
+	defer func() { tracing.End(span, err) }()
+	err = errors.Join(bus.CheckActor(a.Actor), a.CheckTarget())
 	if a.Realm != bus.SystemRealm {
 		err = errors.Join(bus.CheckRealm(a.Realm), err)
 	}

@@ -24,6 +24,10 @@ var sdkModules = []string{
 	// package client needs these:
 	"github.com/google/uuid",
 	"golang.org/x/sync",
+	// The API of OpenTelemetry, and what it needs:
+	"github.com/cespare/xxhash/v2",
+	"go.opentelemetry.io/otel",
+	"go.opentelemetry.io/otel/trace",
 }
 
 // The SDK does not import Prometheus, YAML, the embedded server, Coppice's services or

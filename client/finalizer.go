@@ -90,6 +90,7 @@ func (c *Client) work(ctx context.Context, q queueOf, opts []WorkerOption) error
 		Concurrency: o.Concurrency, ParkAfter: uint64(max(o.ParkAfter, 0)),
 		Backoff: o.Backoff.Min, MaxBackoff: o.Backoff.Max, By: process, Log: o.Logger,
 		Handle:  q.handle,
+		Tracer:  c.tracer,
 		Waiting: func(err error) { c.report(err, o.OnError) },
 		Observe: func(out worker.Outcome) {
 			if out.Err != nil {

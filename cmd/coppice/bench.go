@@ -54,7 +54,7 @@ func benchmarkCommand(a *cli.App, b bench.Command) *cobra.Command {
 		if err := flags.Validate(); err != nil {
 			return cli.NewUsageError(c, err)
 		}
-		config.Log = a.QuietLogger()
+		config.Log, config.Traces = a.QuietLogger(), a.Traces
 		if !c.Flags().Changed("server") && !c.Flags().Changed("context") {
 			return flags.RunHere(c, config, func(ctx context.Context, config bench.Config) (r *bench.Result, err error) {
 				d, err := bench.Deploy(ctx, config)

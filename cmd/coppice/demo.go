@@ -71,7 +71,7 @@ func runDemo(ctx context.Context, a *cli.App, act string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	start := time.Now()
-	config := allinone.Config{Dir: dir, Version: version(), Log: a.QuietLogger()}
+	config := allinone.Config{Dir: dir, Version: version(), Log: a.QuietLogger(), TracerProvider: a.Traces}
 	if act == actSafety {
 		config.Host, config.Port = "127.0.0.1", -1 // its commands connect as those of a user
 		config.Log = a.LoggerAt(slog.LevelError)   // a brake that trips is part of the demo
@@ -91,7 +91,7 @@ func runDemo(ctx context.Context, a *cli.App, act string) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &demo{Session: a.NewSession(client.New(nc), nc), stack: stack, called: make(chan struct{}, 1), release: make(chan struct{})}
+	d := &demo{Session: a.NewSession(client.New(nc, client.WithTracerProvider(a.Traces)), nc), stack: stack, called: make(chan struct{}, 1), release: make(chan struct{})}
 	if err := d.ReadKinds(ctx); err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func wrapRuns(a *cli.App, c *cobra.Command) {
 			if err := cmp.Or(setFromEnvironment(a, c), checkGiven(a, c, args)); err != nil {
 				return cli.NewUsageError(c, err)
 			}
-			return run(c, args)
+			return traced(a, c, func() error { return run(c, args) })
 		}
 	}
 	for _, sub := range c.Commands() {

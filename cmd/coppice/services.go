@@ -210,7 +210,7 @@ realm only with a copy of it.`,
 				admin.RegisterConnection(r, bus.RoleAnswers, answering)
 				gc := graph.Config{
 					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses, Restored: restoredLogs,
-					Instance: cli.Instance(), Version: version(), Log: a.Logger().With("service", "graph"), Registry: r,
+					Instance: cli.Instance(), Version: version(), Log: a.Logger().With("service", "graph"), Registry: r, TracerProvider: a.Traces,
 					Past: past.limits(),
 				}
 				if archiving {
@@ -254,7 +254,7 @@ func processorCommand(a *cli.App) *cobra.Command {
 			return serve(c.Context(), a, "processor", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return processor.New(processor.Config{
 					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: cli.Instance(),
-					Log: a.Logger().With("service", "processor"), Registry: r,
+					Log: a.Logger().With("service", "processor"), Registry: r, TracerProvider: a.Traces,
 				})
 			})
 		},
@@ -279,7 +279,7 @@ func finalizersCommand(a *cli.App) *cobra.Command {
 			return serve(c.Context(), a, "finalizers", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return finalizers.New(finalizers.Config{
 					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: cli.Instance(),
-					Log: a.Logger().With("service", "finalizers"), Registry: r,
+					Log: a.Logger().With("service", "finalizers"), Registry: r, TracerProvider: a.Traces,
 				})
 			})
 		},

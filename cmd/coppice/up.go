@@ -112,7 +112,7 @@ func runUp(ctx context.Context, a *cli.App, f upFlags, graphConfig func(*graph.C
 	admin.RegisterBuild(registry, version())
 	stack, err := allinone.Start(ctx, allinone.Config{
 		Dir: f.data, Host: f.host, Port: f.port, Auth: f.auth, Realms: f.realms, Processors: f.processors,
-		Version: version(), Log: a.QuietLogger(), Registry: registry,
+		Version: version(), Log: a.QuietLogger(), Registry: registry, TracerProvider: a.Traces,
 		Graph: graphConfig,
 	})
 	if errors.Is(err, natsd.ErrInUse) {

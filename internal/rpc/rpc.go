@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -57,7 +58,7 @@ func Header(subject string, header nats.Header) nats.Header {
 }
 
 // Send is Call for a request that Encode has encoded. It may change header. If ctx has a
-// deadline, the request says for how long its reply is waited for.
+// deadline, the request says for how long its reply is waited for. If ctx has a trace, the request carries it.
 func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, data []byte, reply proto.Message) error {
 	if max := nc.MaxPayload(); max > 0 && int64(len(data)) > max {
 		return &api.Error{
@@ -67,7 +68,7 @@ func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 	}
 	ctx, stop := Watched(ctx, nc, subject)
 	defer stop()
-	header = Header(subject, header)
+	header = tracing.Inject(ctx, Header(subject, header))
 	if end, ok := ctx.Deadline(); ok {
 		header[bus.HeaderTimeout] = []string{strconv.FormatInt(max(time.Until(end).Milliseconds(), 1), 10)}
 	}

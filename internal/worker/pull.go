@@ -23,8 +23,9 @@ type Message struct {
 	// Delivered counts the deliveries of the message, from one.
 	Delivered uint64
 
-	nc    *nats.Conn
-	reply string
+	nc     *nats.Conn
+	reply  string
+	header nats.Header
 }
 
 // The acknowledgements of a message.
@@ -162,7 +163,7 @@ func (c *Config) pull(ctx context.Context, request string) (*Message, error) {
 			return nil, fmt.Errorf("a message on %s without metadata: %w", m.Subject, err)
 		}
 		return &Message{
-			Subject: m.Subject, Data: m.Data, Sequence: meta.Sequence.Stream, Delivered: meta.NumDelivered, nc: c.Conn, reply: m.Reply,
+			Subject: m.Subject, Data: m.Data, Sequence: meta.Sequence.Stream, Delivered: meta.NumDelivered, nc: c.Conn, reply: m.Reply, header: m.Header,
 		}, nil
 	}
 	switch status, why := m.Header.Get("Status"), m.Header.Get("Description"); {

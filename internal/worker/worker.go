@@ -18,11 +18,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -42,7 +44,7 @@ type Config struct {
 	// Concurrency is how many messages are handled at once. The default is 1.
 	Concurrency int
 	// Handle handles a message. Its context ends Grace after that of Run, so that
-	// handlers can finish.
+	// handlers can finish, and has the trace of the message.
 	Handle func(ctx context.Context, m *Message) error
 	// ParkAfter is how often a message is tried before it is parked, if it fails for
 	// a reason that waiting does not cure. The default is 5.
@@ -60,6 +62,8 @@ type Config struct {
 	// By names this worker in parked messages.
 	By  string
 	Log *slog.Logger
+	// Tracer starts the spans of messages that carry a trace; nil for none.
+	Tracer trace.Tracer
 	// Observe is called with the outcome of each message.
 	Observe func(Outcome)
 	// Opened is called when the consumer appears or disappears.
@@ -115,6 +119,9 @@ func (c *Config) defaults() {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Tracer == nil {
+		c.Tracer = tracing.Tracer(nil)
 	}
 	if c.Observe == nil {
 		c.Observe = func(Outcome) {}
@@ -249,7 +256,9 @@ func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {
 			}
 		}
 	}()
-	err := c.Handle(ctx, m)
+	traced, span := c.startSpan(ctx, m)
+	err := c.Handle(traced, m)
+	tracing.End(span, err)
 	close(done)
 	<-ended // a report after the outcome would replace the delay of the outcome by the ack wait
 	c.failed.set(m.Sequence, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -65,6 +66,8 @@ type Config struct {
 	Version    string
 	Log        *slog.Logger
 	Registry   prometheus.Registerer
+	// TracerProvider records spans of all services; nil for none.
+	TracerProvider trace.TracerProvider
 	// Graph, Processor and Scanner change the services' configurations.
 	Graph     func(*graph.Config)
 	Processor func(*processor.Config)
@@ -197,7 +200,7 @@ func (s *Stack) services(ctx context.Context) error {
 		Conn: nc, Answers: answers, AnyActor: !s.c.Auth, // without Auth every client is the local user
 		Secrets: secrets, OutlastFullDisk: true,
 		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), DataDir: s.c.Dir, Replicas: s.c.Servers, Version: s.c.Version,
-		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,
+		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry, TracerProvider: s.c.TracerProvider,
 	}
 	if s.c.Graph != nil {
 		s.c.Graph(&gc)
@@ -215,7 +218,7 @@ func (s *Stack) services(ctx context.Context) error {
 		if nc, err = s.serviceConn(bus.RoleProcessor); err != nil {
 			return err
 		}
-		pc := processor.Config{Conn: nc, Realms: s.c.Realms, Instance: fmt.Sprintf("processor-%d", i+1), Log: s.c.Log.With("service", "processor", "instance", i+1)}
+		pc := processor.Config{Conn: nc, Realms: s.c.Realms, Instance: fmt.Sprintf("processor-%d", i+1), Log: s.c.Log.With("service", "processor", "instance", i+1), TracerProvider: s.c.TracerProvider}
 		if i == 0 {
 			pc.Registry = s.c.Registry
 		}
@@ -231,7 +234,7 @@ func (s *Stack) services(ctx context.Context) error {
 	if nc, err = s.serviceConn(bus.RoleFinalizers); err != nil {
 		return err
 	}
-	f, err := finalizers.New(finalizers.Config{Conn: nc, Realms: s.c.Realms, Instance: "finalizers", Log: s.c.Log.With("service", "finalizers"), Registry: s.c.Registry})
+	f, err := finalizers.New(finalizers.Config{Conn: nc, Realms: s.c.Realms, Instance: "finalizers", Log: s.c.Log.With("service", "finalizers"), Registry: s.c.Registry, TracerProvider: s.c.TracerProvider})
 	if err != nil {
 		return err
 	}

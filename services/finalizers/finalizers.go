@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/realmset"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/internal/worker"
 	"github.com/coppice-gc/coppice/internal/worker/workermetrics"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -43,6 +45,8 @@ type Config struct {
 	Instance string
 	Log      *slog.Logger
 	Registry prometheus.Registerer
+	// TracerProvider records spans of messages; nil for none.
+	TracerProvider trace.TracerProvider
 }
 
 // Service does the work of the built-in finalizers.
@@ -99,6 +103,7 @@ func (s *Service) work(ctx context.Context, realm string) error {
 			return worker.Run(ctx, worker.Config{
 				Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: q.durable, Concurrency: s.c.Concurrency,
 				Handle: func(ctx context.Context, m *worker.Message) error { return q.handle(f, ctx, m) }, By: s.c.Instance, Log: s.c.Log.With("realm", realm),
+				Tracer:  tracing.Tracer(s.c.TracerProvider),
 				Peer:    func(ctx context.Context) bool { return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, q.op)) },
 				Observe: s.metrics.Of(realm, q.name), Opened: s.metrics.Opened(realm, q.name),
 			})

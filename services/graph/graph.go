@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -136,6 +137,8 @@ type Config struct {
 	MaxClockSkew time.Duration
 	Log          *slog.Logger
 	Registry     prometheus.Registerer
+	// TracerProvider records spans of requests, commits and messages; nil for none.
+	TracerProvider trace.TracerProvider
 	// Failpoint is called at the steps that packages writer, propagator and archiver name, and
 	// before the streams of a realm are deleted.
 	Failpoint func(step string)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
@@ -22,6 +23,7 @@ import (
 func (r *following) propagatorConfig(w *writer.Writer) propagator.Config {
 	return propagator.Config{
 		Realm: r.name, State: r.state, JS: r.js, Now: r.time.Now, Log: r.log, Failpoint: r.c.Failpoint,
+		Tracer: tracing.Tracer(r.c.TracerProvider),
 		Queued: r.queued, Parked: r.parked, Calls: r.calls(), Limits: r.c.CallLimits,
 		Stuck: func(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) {
 			r.warner.Stuck(snap, n, since, r.stuck.states(ctx, snap, n))

@@ -8,6 +8,7 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/services/graph/api"
 	"github.com/coppice-gc/coppice/services/graph/api/expiry"
 	"github.com/coppice-gc/coppice/services/graph/api/objects"
@@ -86,6 +87,7 @@ func (r *following) newTerm(l *lease.Lease) *term {
 		Ready:      func() { close(t.ready) },
 		Applied:    t.applied,
 		Logger:     r.log,
+		Tracer:     tracing.Tracer(r.c.TracerProvider),
 		Failpoint:  r.c.Failpoint,
 	})
 	r.time.NotBefore(lifecycle.Time(r.state.Checkpoint().GetTime()))
@@ -102,6 +104,7 @@ func (t *term) applied(c writer.Applied) {
 		t.skipAll(c.Position-1, c.Skipped, "they came between two commits")
 	}
 	t.metrics.queue(t.w)
+	t.prop.Trace(c.Pending, c.Traces)
 	t.prop.Notify(c.Pending)
 	if len(t.state.Kinds().Policies()) > 0 {
 		t.walker.Notify()

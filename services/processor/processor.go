@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -24,6 +25,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/realmset"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/internal/worker"
 	"github.com/coppice-gc/coppice/internal/worker/workermetrics"
@@ -42,6 +44,8 @@ type Config struct {
 	Instance string
 	Log      *slog.Logger
 	Registry prometheus.Registerer
+	// TracerProvider records spans of messages; nil for none.
+	TracerProvider trace.TracerProvider
 	// MaxBackoff is the longest pause before a chunk is delivered again that could not be
 	// handled; 1 minute.
 	MaxBackoff time.Duration
@@ -86,7 +90,7 @@ func (s *Service) work(ctx context.Context, realm string) error {
 	p := &processor{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
 	return worker.Run(ctx, worker.Config{
 		Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: bus.DurableProcessors,
-		Concurrency: s.c.Concurrency, MaxBackoff: s.c.MaxBackoff, Handle: p.handle, By: s.c.Instance, Log: p.log,
+		Concurrency: s.c.Concurrency, MaxBackoff: s.c.MaxBackoff, Handle: p.handle, By: s.c.Instance, Log: p.log, Tracer: tracing.Tracer(s.c.TracerProvider),
 		Peer: func(ctx context.Context) bool {
 			return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, bus.OpResolve))
 		},

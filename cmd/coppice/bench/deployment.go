@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
@@ -41,6 +42,8 @@ type Config struct {
 	Version  string
 	Log      *slog.Logger
 	Progress Progress
+	// Traces records spans of what runs in this process; nil for none.
+	Traces trace.TracerProvider
 	// Measuring, unless nil, is called when a measurement begins. The function that it
 	// returns is called when the measurement ends.
 	Measuring func() (end func() error, err error)
@@ -79,7 +82,7 @@ func Deploy(ctx context.Context, c Config) (*Deployment, error) {
 		}
 		return d, nil
 	}
-	stack := allinone.Config{Dir: c.Dir, Processors: c.Processors, Version: c.Version, Log: c.Log}
+	stack := allinone.Config{Dir: c.Dir, Processors: c.Processors, Version: c.Version, Log: c.Log, TracerProvider: c.Traces}
 	if c.archives() {
 		store, err := stores.Opener{}.Create(ctx, c.archive())
 		if err != nil {
@@ -105,7 +108,7 @@ func Start(ctx context.Context, config allinone.Config, c Config) (*Deployment, 
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	d.Client = client.New(nc, client.WithActor(Actor))
+	d.Client = client.New(nc, client.WithActor(Actor), client.WithTracerProvider(c.Traces))
 	return d, nil
 }
 

@@ -92,7 +92,7 @@ func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycl
 		if t.finalizer == "" {
 			call = &coppicev1.TerminateCall{Resource: kind.Resource(), Truncated: truncated, Revision: n.DeletionRevision, Format: worker.Format}
 		}
-		size, err := b.out.call(ctx, about, to, call, object)
+		size, err := b.out.call(ctx, about, to, call, object, b.p.startSpan(to, just(n.UID)))
 		if err != nil {
 			return err
 		}

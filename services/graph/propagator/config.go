@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -67,6 +70,8 @@ type Config struct {
 	// Clock is the clock of the process, which measures pauses; time.Now if nil.
 	Clock func() time.Time
 	Log   *slog.Logger
+	// Tracer starts the spans of messages; nil for none.
+	Tracer trace.Tracer
 	// Failpoint is called at the named steps; for tests that end the process there.
 	Failpoint func(step string)
 }
@@ -86,6 +91,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Tracer == nil {
+		c.Tracer = tracing.Tracer(nil)
 	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}

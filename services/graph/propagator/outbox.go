@@ -33,6 +33,7 @@ type sent struct {
 	once   bool // a message with the same subject in the stream is equivalent
 	about  callID
 	stored func() // called when the message is in the stream; nil for nothing
+	span   messageSpan
 }
 
 // Times and bounds of publishing.
@@ -42,28 +43,30 @@ const (
 	fullPause  = 20 * time.Millisecond
 )
 
-// send publishes a chunk of work.
-func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message) error {
+// send publishes a chunk of work, in a span that it ends.
+func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message, span messageSpan) error {
 	data, err := proto.Marshal(chunk)
 	if err != nil {
+		span.end(err)
 		o.skip(callID{}, fmt.Errorf("%s: %w", subject, err))
 		return nil
 	}
-	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Data: data}})
+	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Data: data, Header: span.inject(nil)}, span: span})
 }
 
-// call publishes the call of an external finalizer or agent of an object, as JSON. The stream keeps
+// call publishes the call of an external finalizer or agent of an object, as JSON, in a span that it ends. The stream keeps
 // one message for each subject; if it has one already, nothing is published. It returns
 // the size of the message, in bytes.
-func (o *outbox) call(ctx context.Context, about callID, to string, call proto.Message, object []byte) (size int64, err error) {
+func (o *outbox) call(ctx context.Context, about callID, to string, call proto.Message, object []byte, span messageSpan) (size int64, err error) {
 	data, err := manifest.MarshalWithObject(call, object)
 	if err != nil {
+		span.end(err)
 		o.skip(about, fmt.Errorf("%s: %w", to, err))
 		return 0, nil
 	}
 	header := nats.Header{bus.HeaderContentType: []string{bus.ContentJSON}}
-	m := &nats.Msg{Subject: to, Header: header, Data: data}
-	return int64(m.Size()), o.put(ctx, sent{m: m, once: true, about: about})
+	m := &nats.Msg{Subject: to, Header: span.inject(header), Data: data}
+	return int64(m.Size()), o.put(ctx, sent{m: m, once: true, about: about, span: span})
 }
 
 // put publishes a message, and waits for earlier ones when there are many.
@@ -106,6 +109,7 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 	var err error
 	select {
 	case <-s.future.Ok():
+		s.span.end(nil)
 		if s.stored != nil {
 			s.stored()
 		}
@@ -122,8 +126,10 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 	case bus.Full:
 		switch {
 		case s.once && (o.skip != nil || bus.SubjectTaken(err)):
+			s.span.end(nil)
 			return nil // or the stream is full: the row remains, and is published again
 		case o.skip == nil:
+			s.span.end(err)
 			return fmt.Errorf("propagator: %s: %w", s.m.Subject, err)
 		}
 	}

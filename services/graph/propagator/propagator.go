@@ -28,6 +28,7 @@ type Propagator struct {
 	blocked   *cycles.Blocked       // objects that may wait for each other: cycles.go
 	quota     *quota                // calls in the stream: quota.go
 	published *publishTimes         // of rows: republish.go
+	traces    *traces               // of rows: traces.go
 	stuck     stuckCursor           // stuck.go
 
 	parkedUnknown atomic.Int64 // a lifecycle.Time: when parked work could not be read last: calls.go
@@ -63,6 +64,7 @@ func New(c Config) *Propagator {
 		draining:  queue.New[uid.UID](queue.Config{Now: c.Clock, Step: emptyPause}),
 		quota:     newQuota(c.Limits),
 		published: &publishTimes{at: map[uid.UID]lifecycle.Time{}},
+		traces:    newTraces(),
 	}
 	p.examiner = newExaminer(p)
 	p.blocked = cycles.NewBlocked(queue.DefaultLimit)
@@ -102,6 +104,7 @@ func (p *Propagator) Notify(changes []state.WorkChange) {
 		return
 	}
 	p.published.forget(gone)
+	p.traces.forget(gone)
 	p.examiner.forget(gone)
 	p.blocked.Forget(gone)
 	p.podsFirst.forget(gone)

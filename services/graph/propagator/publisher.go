@@ -2,6 +2,7 @@ package propagator
 
 import (
 	"context"
+	"iter"
 
 	"google.golang.org/protobuf/proto"
 
@@ -68,16 +69,29 @@ func (b *publisher) send(ctx context.Context, c *chunk) error {
 	*c = chunk{}
 	switch c {
 	case &b.dirty:
-		return b.message(ctx, bus.QueueDirty, &coppicev1.DirtyChunk{Groups: groups, Format: worker.Format})
+		return b.message(ctx, bus.QueueDirty, &coppicev1.DirtyChunk{Groups: groups, Format: worker.Format}, owners(groups))
 	case &b.orphan:
-		return b.message(ctx, bus.QueueOrphan, &coppicev1.OrphanChunk{Groups: groups, Format: worker.Format})
+		return b.message(ctx, bus.QueueOrphan, &coppicev1.OrphanChunk{Groups: groups, Format: worker.Format}, owners(groups))
 	default:
-		return b.message(ctx, bus.QueueDrain, &coppicev1.DrainChunk{Groups: groups, Format: worker.Format})
+		return b.message(ctx, bus.QueueDrain, &coppicev1.DrainChunk{Groups: groups, Format: worker.Format}, owners(groups))
 	}
 }
 
-func (b *publisher) message(ctx context.Context, queue string, m proto.Message) error {
-	return b.out.send(ctx, bus.WorkSubject(b.p.c.Realm, queue), m)
+// message publishes a chunk of work about the rows of some uids.
+func (b *publisher) message(ctx context.Context, queue string, m proto.Message, about iter.Seq[uid.UID]) error {
+	subject := bus.WorkSubject(b.p.c.Realm, queue)
+	return b.out.send(ctx, subject, m, b.p.startSpan(subject, about))
+}
+
+// owners returns the uids of the rows that groups are about.
+func owners(groups []*coppicev1.DependentsOf) iter.Seq[uid.UID] {
+	return func(yield func(uid.UID) bool) {
+		for _, g := range groups {
+			if !yield(uid.UID(g.GetOwner())) {
+				return
+			}
+		}
+	}
 }
 
 // mayFinish publishes that a built-in finalizer may be done with an object.
@@ -92,7 +106,7 @@ func (b *publisher) mayFinish(ctx context.Context, finalizer string, u uid.UID) 
 		return nil
 	}
 	delete(b.finish, finalizer)
-	return b.message(ctx, bus.QueueFinish, c)
+	return b.message(ctx, bus.QueueFinish, c, uid.All(c.GetUids()))
 }
 
 // flush publishes the chunks that are not full, and waits until all messages are in
@@ -104,7 +118,7 @@ func (b *publisher) flush(ctx context.Context) error {
 		}
 	}
 	for _, c := range b.finish {
-		if err := b.message(ctx, bus.QueueFinish, c); err != nil {
+		if err := b.message(ctx, bus.QueueFinish, c, uid.All(c.GetUids())); err != nil {
 			return err
 		}
 	}

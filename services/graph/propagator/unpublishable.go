@@ -57,6 +57,7 @@ func (p *Propagator) newOutbox() outbox { return outbox{js: p.c.JS, skip: p.skip
 // message is passed over.
 func (o *outbox) unsendable(s sent, err error) error {
 	err = fmt.Errorf("propagator: %s, %d bytes: %w", s.m.Subject, len(s.m.Data), err)
+	s.span.end(err)
 	if o.skip == nil || !bus.Unsendable(err) {
 		return err
 	}

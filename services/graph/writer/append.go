@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/coppice-gc/coppice/internal/tracing"
 )
 
 // largeCommit is the size in bytes from which on a commit is appended before the one
@@ -74,6 +76,7 @@ func (w *Writer) startAppend(c *commit) error {
 		commit: c, size: len(message), chain: chain, events: chain.Revision - w.chain.Revision, sent: time.Now(),
 		appended: make(chan struct{}), ended: make(chan struct{}),
 	}
+	f.span = w.startSpan(f)
 	w.c.Failpoint(FailDecided)
 	if before != nil { // it is appended: see canAppend
 		w.logEnd = before.position
@@ -87,6 +90,7 @@ func (w *Writer) startAppend(c *commit) error {
 	go func() {
 		defer close(f.ended)
 		f.err = w.answerAndApply(f, before)
+		tracing.End(f.span, f.err)
 		c.d.b.Free()
 	}()
 	return nil

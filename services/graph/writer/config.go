@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -80,6 +83,8 @@ type Config struct {
 	// this writer's replies include every command that was acknowledged before.
 	Ready  func()
 	Logger *slog.Logger
+	// Tracer starts the spans of commits; nil for none.
+	Tracer trace.Tracer
 	// Failpoint is called at the named steps, for tests that kill the process there.
 	Failpoint func(step string)
 }
@@ -117,6 +122,8 @@ type Applied struct {
 	Requests          int
 	Changes           []state.Change // those that are watched
 	Pending           []state.WorkChange
+	// Traces has the trace of each object that a sampled request has changed; nil if there is none.
+	Traces map[uid.UID]trace.SpanContext
 	// SessionClosed: an import session was closed. Its objects no longer wait for owners
 	// that the session might still have created.
 	SessionClosed bool

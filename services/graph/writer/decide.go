@@ -154,6 +154,7 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 func (w *Writer) do(d *OpenCommit, r *Request) (o outcome, finished bool) {
 	r.begun = true
 	d.Ctx.Actor = r.Actor
+	d.traced.begin(r)
 	d.startCommand(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})
 	finished, err := r.Work.Do(d)
 	if err != nil {

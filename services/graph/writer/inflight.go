@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
@@ -19,6 +21,7 @@ type inFlightCommit struct {
 	events   uint64                                             // number of the commit's events with a revision
 	expected uint64                                             // position in the stream of the last known message before the commit
 	sent     time.Time                                          // when the append began
+	span     trace.Span                                         // of the commit
 	wait     func(context.Context) (position uint64, err error) // waits until the append ends: see Log.Send
 
 	appended chan struct{} // closed when the commit is in the log; stays open if the append fails
@@ -63,6 +66,7 @@ func (w *Writer) answerAndApply(f, before *inFlightCommit) error {
 		return encodeErr
 	}
 	f.appendTook = time.Since(f.sent)
+	f.span.AddEvent("appended")
 	if before != nil {
 		<-before.ended
 		if before.err != nil {
@@ -87,7 +91,7 @@ func (w *Writer) answerAndApply(f, before *inFlightCommit) error {
 	w.c.Failpoint(FailApplied)
 	w.c.Applied(Applied{
 		Sequence: f.chain.Sequence, Position: f.position, Skipped: f.position - f.expected - 1, Revision: f.chain.Revision, Events: f.events, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
-		Changes: d.changes, Pending: pending, SessionClosed: d.sessionClosed, Tripped: d.tripped, BrakeReleased: d.brakeReleased,
+		Changes: d.changes, Pending: pending, Traces: d.traced.of, SessionClosed: d.sessionClosed, Tripped: d.tripped, BrakeReleased: d.brakeReleased,
 		Decide: f.decideTook, Append: f.appendTook, Apply: time.Since(answered),
 	})
 	return nil

@@ -34,6 +34,8 @@ type OpenCommit struct {
 	brakeReleased bool // a brake was released, perhaps not completely
 	sessionClosed bool
 
+	traced traced // see trace.go
+
 	// What recordBrakes and recordNotices record.
 	tailBound int                 // upper bound of its size, in bytes
 	braked    map[string]struct{} // resources of the brakes that have changed
@@ -66,6 +68,7 @@ func (d *OpenCommit) startCommand(c eventlog.Command) {
 func (d *OpenCommit) addCommand() {
 	if !d.commandAdded {
 		d.b.Begin(d.command)
+		d.traced.added()
 		d.commandAdded = true
 	}
 }
@@ -130,6 +133,7 @@ func (d *OpenCommit) Add(events []lifecycle.Event, replySize int) (last state.Ch
 			d.fail(err)
 			return last, true
 		}
+		d.traced.changed(p.e.UID)
 		if watched {
 			last.Record(p.resource, before)
 			d.changes = append(d.changes, last)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -26,6 +27,8 @@ type Request struct {
 	// was not decided until then is dropped.
 	Expires time.Time
 	Work    Work
+	// Span is the span of the request that has the command; nil if it has none.
+	Span trace.Span
 	// Done is called with the outcome, at most once, from any goroutine. If it is not
 	// called, the outcome is unknown. It is kept also for a request that repeats a pending
 	// command, while the rest of that request is not: it should not refer to the request's body.

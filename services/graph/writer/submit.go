@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
@@ -95,6 +96,9 @@ func (w *Writer) Do(ctx context.Context, r *Request) (proto.Message, error) {
 	r.Done = func(reply proto.Message, err *lifecycle.Error) { decided <- outcome{reply, err} }
 	if end, ok := ctx.Deadline(); ok && r.Expires.IsZero() {
 		r.Expires = end
+	}
+	if r.Span == nil {
+		r.Span = trace.SpanFromContext(ctx)
 	}
 	w.Submit(r)
 	select {

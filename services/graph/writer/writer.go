@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -66,6 +67,9 @@ func New(c Config) *Writer {
 	}
 	if c.Applied == nil {
 		c.Applied = func(Applied) {}
+	}
+	if c.Tracer == nil {
+		c.Tracer = tracing.Tracer(nil)
 	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/term"
 
 	"github.com/coppice-gc/coppice/client"
@@ -39,8 +40,10 @@ type App struct {
 	ending  func() error
 	Verbose bool
 	// Log has the flags of commands that run services.
-	Log   LogOptions
-	Clock func() time.Time // returns the time
+	Log LogOptions
+	// Traces records spans; nil if none are exported.
+	Traces trace.TracerProvider
+	Clock  func() time.Time // returns the time
 	// Terminal is true if stdout is a terminal.
 	Terminal bool
 }
@@ -74,7 +77,7 @@ func (a *App) NewClient(ctx context.Context, opts ...client.Option) (*client.Cli
 		return nil, nil, err
 	}
 	opts = append([]client.Option{
-		client.WithRealm(a.Realm), client.WithActor(actor), client.WithTimeout(a.Dial.Timeout), client.WithRetryTimeout(a.Dial.Timeout),
+		client.WithRealm(a.Realm), client.WithActor(actor), client.WithTimeout(a.Dial.Timeout), client.WithRetryTimeout(a.Dial.Timeout), client.WithTracerProvider(a.Traces),
 	}, opts...)
 	return client.New(nc, opts...), nc, nil
 }

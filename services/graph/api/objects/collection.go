@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
@@ -113,7 +114,7 @@ func (s *Writer) deletePage(ctx context.Context, at bus.API, p *serve.Page, r *c
 	done := make(chan outcome, 1)
 	expires, _ := ctx.Deadline() // zero for none
 	s.Commands.Submit(&writer.Request{
-		Actor: at.Actor, Verb: at.Verb, Size: 64 * len(found), Expires: expires,
+		Actor: at.Actor, Verb: at.Verb, Size: 64 * len(found), Expires: expires, Span: trace.SpanFromContext(ctx),
 		Work: &command.Objects{
 			Resource: serve.Resource(at), Count: len(found), DryRun: len(r.GetOptions().GetDryRun()) > 0, Collection: true,
 			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {

@@ -70,7 +70,7 @@ func (s *Writer) submit(q *serve.Request, at bus.API, work writer.Work, note str
 		callers = o.Count
 	}
 	s.Commands.Submit(&writer.Request{
-		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Expires: q.Expires, Work: work, Done: s.answer(q.Replier),
+		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Expires: q.Expires, Work: work, Done: s.answer(q.Replier), Span: q.Span,
 	})
 	return nil
 }

@@ -94,7 +94,7 @@ func (s *Writer) Expire(q *serve.Request) *lifecycle.Error {
 	}
 	to := q.Replier
 	s.Commands.Submit(&writer.Request{
-		Actor: lifecycle.ActorExpiry, Verb: bus.VerbDelete, Note: noteExpired, Size: len(q.Data()) + 256, Expires: q.Expires, Work: work, Done: to.Answer,
+		Actor: lifecycle.ActorExpiry, Verb: bus.VerbDelete, Note: noteExpired, Size: len(q.Data()) + 256, Expires: q.Expires, Work: work, Done: to.Answer, Span: q.Span,
 	})
 	return nil
 }

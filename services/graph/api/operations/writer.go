@@ -42,7 +42,7 @@ func NewWriter(s *serve.Writer, c Config) *Writer {
 func (s *Writer) submit(q *serve.Request, actor string, work writer.Work) {
 	to := q.Replier
 	s.Commands.Submit(&writer.Request{
-		Actor: actor, Verb: to.Verb, Size: len(q.Data()) + 256, Expires: q.Expires, Work: work,
+		Actor: actor, Verb: to.Verb, Size: len(q.Data()) + 256, Expires: q.Expires, Work: work, Span: q.Span,
 		Done: func(m proto.Message, err *lifecycle.Error) {
 			if err == nil {
 				s.c.Answered(m)

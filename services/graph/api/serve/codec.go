@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
@@ -36,6 +37,8 @@ type Replier struct {
 	JSON bool
 	// MaxPayload is the maximum size of a message in bytes.
 	MaxPayload int
+	// Span is the span of the request; nil if it has none. Answer ends it.
+	Span trace.Span
 
 	nc    *nats.Conn
 	reply string // subject
@@ -116,6 +119,7 @@ func (q *Replier) Answer(m proto.Message, err *lifecycle.Error) {
 	if bus.IsStream(q.Verb) {
 		defer q.End()
 	}
+	defer func() { q.endSpan(err) }()
 	if err == nil {
 		data, fail := q.Encode(m)
 		switch {

@@ -67,6 +67,7 @@ func (s *Server) add(e *Endpoint) error {
 			return
 		}
 		q, err := s.newRequest(r)
+		s.startSpan(q, e)
 		if err == nil {
 			err = s.admit(e, r)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
@@ -101,7 +102,7 @@ func (s *Server) Occupying(places *admission.Limiter, q *Request, handle func(ct
 	}
 	if !s.Start(func() {
 		defer s.reads.Release(user)
-		ctx, cancel := context.WithTimeout(s.Context, ReadTime)
+		ctx, cancel := context.WithTimeout(trace.ContextWithSpan(s.Context, q.Span), ReadTime)
 		defer cancel()
 		waiting, cancelWaiting := context.WithTimeout(ctx, PlaceTime)
 		defer cancelWaiting()

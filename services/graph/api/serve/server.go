@@ -8,8 +8,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coppice-gc/coppice/internal/admission"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -32,6 +34,8 @@ type Config struct {
 	Warn resolve.Warn
 	// Process bounds the requests to all realms of the process; nil for no common bound.
 	Process *Process
+	// TracerProvider records a span of each request; nil for none.
+	TracerProvider trace.TracerProvider
 }
 
 // Server is a running service.
@@ -46,6 +50,7 @@ type Server struct {
 
 	cancel context.CancelFunc
 	micro  micro.Service
+	tracer trace.Tracer
 	reads  *admission.Limiter // all requests that run in the background
 
 	mu      sync.Mutex
@@ -56,7 +61,7 @@ type Server struct {
 // New returns a service without endpoints. It takes places of shared as well as its own.
 func New(c Config, shared Shares, name, about, queueGroup string) (*Server, error) {
 	s := &Server{
-		Config: c, Shared: shared,
+		Config: c, Shared: shared, tracer: tracing.Tracer(c.TracerProvider),
 		reads: admission.New(maxReads, actorReads).Within(shared.reads, c.Realm),
 		Pages: admission.New(maxPages, actorPages).Within(shared.pages, c.Realm),
 		Plans: admission.New(maxPlans, actorPlans).Within(shared.plans, c.Realm),

@@ -1,0 +1,128 @@
+package allinone_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
+	"github.com/coppice-gc/coppice/internal/testkit/stack"
+	"github.com/coppice-gc/coppice/services/allinone"
+)
+
+// TestTraceOfCascade deletes an owner in the foreground: three generations, of which the last has an external
+// finalizer. All that follows is one trace, down to the commit that removes the owner.
+func TestTraceOfCascade(t *testing.T) {
+	t.Parallel()
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	s := stack.Start(t, allinone.Config{TracerProvider: provider})
+	c := client.New(s.Conn(), client.WithTracerProvider(provider))
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	inCall := make(chan trace.SpanContext, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, _ *client.Call) error {
+			inCall <- trace.SpanContextFromContext(ctx)
+			return nil
+		})
+	}()
+	defer func() {
+		cancel()
+		must.Succeed(t, testkit.Receive(t, testkit.Context(t), "the end of the finalizer", ended))
+	}()
+	// Named's references block.
+	owner := s.Create(configMaps, "shop", named("owner"))
+	middle := s.Create(configMaps, "shop", named("middle", owner))
+	leaf := named("leaf", middle)
+	leaf.Metadata.Finalizers = []string{"example.com/bucket"}
+	s.Create(configMaps, "shop", leaf)
+
+	before := len(recorder.Ended())
+	rooted, root := provider.Tracer("test").Start(ctx, "root")
+	_, err := c.Resource(configMaps, "shop").Delete(rooted, "owner", client.Foreground)
+	must.Succeed(t, err)
+	root.End()
+	call := testkit.Receive(t, ctx, "the call of the finalizer", inCall)
+	if call.TraceID() != root.SpanContext().TraceID() {
+		t.Errorf("the finalizer is called in the trace %s, want %s", call.TraceID(), root.SpanContext().TraceID())
+	}
+	s.Gone(configMaps, "shop", "owner")
+	want := []string{
+		"client delete configmaps", "server delete configmaps", "internal commit", "producer publish", "consumer process",
+		"server resolve", "server propose", "server finish", "client get configmaps", "client removefinalizer configmaps", "server removefinalizer configmaps",
+	}
+	var spans []sdktrace.ReadOnlySpan
+	var names []string
+	testkit.WaitFor(t, ctx, "the spans", func() bool {
+		spans, names = nil, nil
+		for _, span := range recorder.Ended()[before:] {
+			if span.SpanContext().TraceID() == root.SpanContext().TraceID() {
+				spans = append(spans, span)
+				names = append(names, fmt.Sprintf("%s %s", span.SpanKind(), span.Name()))
+			}
+		}
+		return !slices.ContainsFunc(want, func(name string) bool { return !slices.Contains(names, name) })
+	})
+	byID := map[trace.SpanID]sdktrace.ReadOnlySpan{}
+	for _, span := range spans {
+		byID[span.SpanContext().SpanID()] = span
+	}
+	parentOf := map[string]string{
+		"server delete configmaps": "client delete configmaps", "internal commit": "server", "producer publish": "server", "consumer process": "producer publish",
+		"server resolve": "consumer process", "server propose": "consumer process", "server finish": "consumer process",
+		"client removefinalizer configmaps": "consumer process", "server removefinalizer configmaps": "client removefinalizer configmaps",
+	}
+	for i, span := range spans {
+		if span.SpanContext().SpanID() == root.SpanContext().SpanID() {
+			continue
+		}
+		parent := byID[span.Parent().SpanID()]
+		if parent == nil {
+			t.Errorf("%s has a parent that is not in the trace", names[i])
+			continue
+		}
+		if is := fmt.Sprintf("%s %s", parent.SpanKind(), parent.Name()); !strings.HasPrefix(is, parentOf[names[i]]) {
+			t.Errorf("the parent of %q is %q, want %q", names[i], is, parentOf[names[i]])
+		}
+		if span.Status().Description != "" {
+			t.Errorf("%s failed: %s", names[i], span.Status().Description)
+		}
+	}
+}
+
+// Without a provider requests and calls still carry the trace of their client, and nothing else is recorded.
+func TestTracePassesThrough(t *testing.T) {
+	t.Parallel()
+	s := stack.Start(t, allinone.Config{})
+	c := client.New(s.Conn())
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	inCall, ended := make(chan trace.SpanContext, 1), make(chan error, 1)
+	go func() {
+		ended <- c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, _ *client.Call) error {
+			inCall <- trace.SpanContextFromContext(ctx)
+			return nil
+		})
+	}()
+	defer func() {
+		cancel()
+		must.Succeed(t, testkit.Receive(t, testkit.Context(t), "the end of the finalizer", ended))
+	}()
+	o := named("a")
+	o.Metadata.Finalizers = []string{"example.com/bucket"}
+	s.Create(configMaps, "shop", o)
+	of := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	_, err := c.Resource(configMaps, "shop").Delete(trace.ContextWithSpanContext(ctx, of), "a")
+	must.Succeed(t, err)
+	if got := testkit.Receive(t, ctx, "the call", inCall); got.TraceID() != of.TraceID() || got.SpanID() != of.SpanID() || !got.IsSampled() {
+		t.Errorf("the call carries %v, want %v", got, of)
+	}
+}
