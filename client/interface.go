@@ -261,6 +261,10 @@ type OperationsClient interface {
 	// another client, Verify shares that run, and waits for a second one if the first began
 	// before a revision that this client has seen. The actor needs the verb verify.
 	Verify(ctx context.Context, opts ...VerifyOption) (*VerifyResult, error)
+	// Archive puts what was committed before the call into the archive, and returns when it is there: which
+	// archive it is, and up to which commit it has the log. That can take long; OnProgress is called
+	// every few seconds. If archiving fails, the error says why. The actor needs the verb archive.
+	Archive(ctx context.Context, opts ...ArchiveOption) (*Archived, error)
 	// Resume ends the pause of a realm that was restored from an archive or replayed from a
 	// file: from then on its collector, finalizers and clients act. It reports whether the
 	// realm was paused. The actor needs the verb resume.

@@ -212,3 +212,23 @@ func (p *operationsClient) Verify(ctx context.Context, opts ...VerifyOption) (*V
 	}
 	return result, nil
 }
+
+func (p *operationsClient) Archive(ctx context.Context, opts ...ArchiveOption) (*Archived, error) {
+	o := collect(opts, ArchiveOption.ApplyToArchive)
+	for until := uint64(0); ; {
+		var reply Archived
+		if err := p.call(ctx, bus.VerbArchive, &coppicev1.ArchiveRequest{Until: until}, &reply); err != nil {
+			return nil, fmt.Errorf("archive: %w", err)
+		}
+		if o.OnProgress != nil {
+			o.OnProgress(reply.GetSequence(), reply.GetUntil())
+		}
+		if reply.GetDone() {
+			return &reply, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("archive: %w", err)
+		}
+		until = reply.GetUntil()
+	}
+}

@@ -113,11 +113,25 @@ type VerifyOptions struct {
 type VerifyOption interface{ ApplyToVerify(o *VerifyOptions) }
 
 // OnProgress is called every few seconds with the sequence of the last commit that was
-// folded, and that of the last commit to fold.
+// folded or archived, and that of the last commit to fold or to archive.
 type OnProgress func(sequence, last uint64)
 
 // ApplyToVerify sets o.OnProgress.
 func (v OnProgress) ApplyToVerify(o *VerifyOptions) { o.OnProgress = v }
+
+// ArchiveOptions are the options of OperationsClient.Archive.
+type ArchiveOptions struct {
+	OnProgress func(sequence, last uint64)
+}
+
+// ArchiveOption is an option of OperationsClient.Archive: OnProgress.
+type ArchiveOption interface{ ApplyToArchive(o *ArchiveOptions) }
+
+// ApplyToArchive sets o.OnProgress.
+func (v OnProgress) ApplyToArchive(o *ArchiveOptions) { o.OnProgress = v }
+
+// ApplyToArchive replaces all options by o.
+func (o ArchiveOptions) ApplyToArchive(to *ArchiveOptions) { *to = o }
 
 // FromFirstCommit folds the log from its first commit, and not from the newest verified
 // snapshot of the archive. It is refused if the first commit cannot be read any more.

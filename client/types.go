@@ -51,6 +51,8 @@ type (
 	BrakeStatus = coppicev1.BrakeStatus
 	// BrakeRelease is the result of the release of a brake.
 	BrakeRelease = coppicev1.ReleaseBrakeReply
+	// Archived is what OperationsClient.Archive has put into the archive.
+	Archived = coppicev1.ArchiveReply
 	// VerifyResult is the result of a verification.
 	VerifyResult = coppicev1.VerifyReply
 )

@@ -176,6 +176,10 @@ func (noOperations) DeleteRealm(context.Context, string, ...client.DeleteRealmOp
 	return nil, unsupported("list of realms")
 }
 
+func (noOperations) Archive(context.Context, ...client.ArchiveOption) (*client.Archived, error) {
+	return nil, unsupported("archive")
+}
+
 func (noOperations) Verify(context.Context, ...client.VerifyOption) (*client.VerifyResult, error) {
 	return nil, unsupported("replicas")
 }

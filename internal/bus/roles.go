@@ -195,7 +195,7 @@ func ApplicationRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "application: reads and writes objects"}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, apiVerbs(realm, user, append(PastVerbs(), VerbImport, VerbRestore, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent, VerbConsumeExpiry, VerbForceFinalizer, VerbProtect, VerbUnprotect, VerbDeleteUnreadable, VerbVeto, VerbApplyAcross,
-			VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume, VerbReleaseBrake,
+			VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbArchive, VerbResume, VerbReleaseBrake,
 			VerbCreateRealm, VerbDeleteRealm, VerbListRealms)...)...)
 		of := func(verb, plural string) string {
 			return API{Realm: realm, Actor: user, Verb: verb, Group: "coppice.dev", Plural: plural, Namespace: "*"}.Subject()

@@ -37,7 +37,8 @@ const (
 	VerbRetryParked      = "retryparked"
 	VerbDropParked       = "dropparked"
 	VerbVerify           = "verify"
-	VerbResume           = "resume" // ends the pause of a restored realm
+	VerbArchive          = "archive" // puts the log into the archive now
+	VerbResume           = "resume"  // ends the pause of a restored realm
 	VerbBrakes           = "brakes"
 	VerbReleaseBrake     = "releasebrake" // its subject names the kind
 
@@ -63,7 +64,7 @@ func Verbs() []string {
 		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve, VerbPlan,
 		VerbStatus, VerbForceFinalizer, VerbProtect, VerbUnprotect, VerbVeto, VerbRestore, VerbDeleteUnreadable,
 		VerbConsumeFinalizer, VerbConsumeAgent, VerbConsumeExpiry, VerbReadLog, VerbReadPast, VerbReadWarnings, VerbListConsumers, VerbListFinalizers,
-		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume, VerbBrakes, VerbReleaseBrake,
+		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbArchive, VerbResume, VerbBrakes, VerbReleaseBrake,
 		VerbCreateRealm, VerbDeleteRealm, VerbListRealms,
 	}
 }

@@ -201,15 +201,25 @@ func (u unusableEntries) add(name string, err error) (message string, due bool) 
 
 // runArchiver archives the log of the realm until ctx ends. It returns at once if the process has no archive.
 func (r *following) runArchiver(ctx context.Context) {
-	dir := filepath.Join(r.c.Dir, archiverDir, r.name)
-	if r.archive == nil {
-		_ = os.RemoveAll(dir) // of a process with an archive that was killed
+	if r.archiver == nil {
+		_ = os.RemoveAll(r.archiverDir()) // of a process with an archive that was killed
 		return
+	}
+	r.archiver.Run(ctx)
+}
+
+// archiverDir returns the directory of the archiver's temporary files.
+func (r *following) archiverDir() string { return filepath.Join(r.c.Dir, archiverDir, r.name) }
+
+// newArchiver returns the archiver of the realm, nil if the process has no archive.
+func (r *following) newArchiver() *archiver.Archiver {
+	if r.archive == nil {
+		return nil
 	}
 	var tooLarge time.Time
 	var done archiver.Progress
-	archiver.New(archiver.Config{
-		Realm: r.name, Store: r.archive, Log: r.events, State: r.state, Dir: dir,
+	return archiver.New(archiver.Config{
+		Realm: r.name, Store: r.archive, Log: r.events, State: r.state, Dir: r.archiverDir(),
 		Instance: r.c.Instance, Limits: r.c.ArchiveLimits, Retention: r.archiveRetention, Now: r.time.Now, Logger: r.log, Failpoint: r.c.Failpoint,
 		Acquire: func(ctx context.Context) (archiver.Lease, error) {
 			return r.member.Acquire(ctx, r.name, lease.Options{Archiver: true})
@@ -242,7 +252,7 @@ func (r *following) runArchiver(ctx context.Context) {
 			r.unarchived.Store(&archiveFailure{time.Now(), err})
 			r.archiveFailed(realmID(r.state.Checkpoint()), "cannot archive the log, which grows until that succeeds; it is tried again", err)
 		},
-	}).Run(ctx)
+	})
 }
 
 // archiveRetention returns what bounds the archive of the realm.

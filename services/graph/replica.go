@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/api/objects"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 	"github.com/coppice-gc/coppice/services/graph/api/streams"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/past"
@@ -21,8 +22,9 @@ import (
 // following is a realm with a state that follows the log: a replica.
 type following struct {
 	*withLog
-	hub  *watch.Hub
-	past *past.Reader
+	hub      *watch.Hub
+	past     *past.Reader
+	archiver *archiver.Archiver // nil without an archive
 	// workless: the work stream did not answer the last measurement. Only measure uses it.
 	workless bool
 }
@@ -31,6 +33,7 @@ type following struct {
 func newFollowing(o *withLog) *following {
 	r := &following{withLog: o, hub: o.watches.NewHub(o.name, o.state.Checkpoint().GetRevision(), o.clock.Now, o.c.Watch)}
 	r.past = r.openPast()
+	r.archiver = r.newArchiver()
 	return r
 }
 
@@ -128,6 +131,7 @@ func (r *following) serveReplica() (*serve.Server, error) {
 			Admit:     r.hub.Admit,
 			Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 			Verify:    r.verify,
+			Archive:   r.archiveVerb(),
 			Log:       wholelog.NewLineage(r.clientLog),
 			JS:        r.js,
 			Consumers: r.consumers,

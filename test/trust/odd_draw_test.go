@@ -29,7 +29,7 @@ var requests = map[string]proto.Message{
 	bus.VerbCreateRealm: &coppicev1.CreateRealmRequest{}, bus.VerbDeleteRealm: &coppicev1.DeleteRealmRequest{}, bus.VerbListRealms: &coppicev1.ListRealmsRequest{},
 	bus.VerbProtect: &coppicev1.ProtectRequest{}, bus.VerbUnprotect: &coppicev1.ProtectRequest{}, bus.VerbForceFinalizer: &coppicev1.ForceFinalizerRequest{},
 	bus.VerbDeleteUnreadable: &coppicev1.DeleteUnreadableRequest{}, bus.VerbVeto: &coppicev1.VetoRequest{}, bus.VerbBrakes: &coppicev1.BrakesRequest{},
-	bus.VerbReleaseBrake: &coppicev1.ReleaseBrakeRequest{}, bus.VerbListFinalizers: &coppicev1.ListFinalizersRequest{},
+	bus.VerbReleaseBrake: &coppicev1.ReleaseBrakeRequest{}, bus.VerbListFinalizers: &coppicev1.ListFinalizersRequest{}, bus.VerbArchive: &coppicev1.ArchiveRequest{},
 
 	"internal." + bus.OpResolve: &coppicev1.ResolveRequest{}, "internal." + bus.OpPropose: &coppicev1.ProposeRequest{}, "internal." + bus.OpOrphan: &coppicev1.OrphanRequest{},
 	"internal." + bus.OpFinish: &coppicev1.FinishRequest{}, "internal." + bus.OpDrain: &coppicev1.DrainRequest{}, "internal." + bus.OpWalk: &coppicev1.WalkRequest{},
@@ -203,7 +203,7 @@ func (d *drawer) literal(pattern string) string {
 // realmWide reports whether the subject of a verb names no resource.
 func realmWide(verb string) bool {
 	switch verb {
-	case bus.VerbConsumeFinalizer, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbBrakes, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbResume,
+	case bus.VerbConsumeFinalizer, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbBrakes, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbResume,
 		bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms:
 		return true
 	}

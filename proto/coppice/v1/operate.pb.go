@@ -2508,6 +2508,164 @@ func (x *ReleaseBrakeReply) GetPendingRevision() uint64 {
 	return 0
 }
 
+// ArchiveRequest is the request of archive: it asks that the log is put into the archive now,
+// without waiting until a segment is complete. A reply follows within seconds. If done is
+// false in it, the archive does not have all of it yet: the client asks again, with until of the reply.
+type ArchiveRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sequence of the commit up to which the archive is to have the log; zero: the last commit.
+	Until uint64 `protobuf:"varint,1,opt,name=until,proto3" json:"until,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveRequest) Reset() {
+	*x = ArchiveRequest{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveRequest) ProtoMessage() {}
+
+func (x *ArchiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveRequest.ProtoReflect.Descriptor instead.
+func (*ArchiveRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ArchiveRequest) GetUntil() uint64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *ArchiveRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// ArchiveReply says what of the log the archive has.
+type ArchiveReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The realm id, with which the names of the realm's entries in the archive begin.
+	RealmId []byte `protobuf:"bytes,1,opt,name=realm_id,json=realmId,proto3" json:"realm_id,omitempty"`
+	// The URL of the archive, without credentials.
+	Archive string `protobuf:"bytes,2,opt,name=archive,proto3" json:"archive,omitempty"`
+	// The sequence of the commit up to which the archive is to have the log.
+	Until uint64 `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`
+	// The sequence of the last commit that the archive is known to have; zero if that is not known
+	// yet.
+	Sequence uint64 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The revision after this commit.
+	Revision uint64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	// If true, the archive has the log up to the commit that was asked for.
+	Done bool `protobuf:"varint,6,opt,name=done,proto3" json:"done,omitempty"`
+	// If true, the realm is paused.
+	Paused        bool `protobuf:"varint,7,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveReply) Reset() {
+	*x = ArchiveReply{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveReply) ProtoMessage() {}
+
+func (x *ArchiveReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveReply.ProtoReflect.Descriptor instead.
+func (*ArchiveReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ArchiveReply) GetRealmId() []byte {
+	if x != nil {
+		return x.RealmId
+	}
+	return nil
+}
+
+func (x *ArchiveReply) GetArchive() string {
+	if x != nil {
+		return x.Archive
+	}
+	return ""
+}
+
+func (x *ArchiveReply) GetUntil() uint64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *ArchiveReply) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ArchiveReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ArchiveReply) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *ArchiveReply) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
 var File_coppice_v1_operate_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_operate_proto_rawDesc = "" +
@@ -2694,7 +2852,18 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\atripped\x18\x02 \x01(\bR\atripped\x12\x1a\n" +
 	"\breleased\x18\x03 \x01(\x04R\breleased\x12\x12\n" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12)\n" +
-	"\x10pending_revision\x18\x05 \x01(\x04R\x0fpendingRevision*\xb7\x01\n" +
+	"\x10pending_revision\x18\x05 \x01(\x04R\x0fpendingRevision\"B\n" +
+	"\x0eArchiveRequest\x12\x14\n" +
+	"\x05until\x18\x01 \x01(\x04R\x05until\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xbd\x01\n" +
+	"\fArchiveReply\x12\x19\n" +
+	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12\x18\n" +
+	"\aarchive\x18\x02 \x01(\tR\aarchive\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x04R\x05until\x12\x1a\n" +
+	"\bsequence\x18\x04 \x01(\x04R\bsequence\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\x04R\brevision\x12\x12\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\x12\x16\n" +
+	"\x06paused\x18\a \x01(\bR\x06paused*\xb7\x01\n" +
 	"\tCallState\x12\x1a\n" +
 	"\x16CALL_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16CALL_STATE_NO_CONSUMER\x10\x01\x12\x15\n" +
@@ -2724,7 +2893,7 @@ func file_coppice_v1_operate_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_operate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_coppice_v1_operate_proto_goTypes = []any{
 	(CallState)(0),                // 0: coppice.v1.CallState
 	(ConsumerStatus)(0),           // 1: coppice.v1.ConsumerStatus
@@ -2758,18 +2927,20 @@ var file_coppice_v1_operate_proto_goTypes = []any{
 	(*BrakeStatus)(nil),           // 29: coppice.v1.BrakeStatus
 	(*ReleaseBrakeRequest)(nil),   // 30: coppice.v1.ReleaseBrakeRequest
 	(*ReleaseBrakeReply)(nil),     // 31: coppice.v1.ReleaseBrakeReply
-	(*Status)(nil),                // 32: coppice.v1.Status
-	(*Commit)(nil),                // 33: coppice.v1.Commit
-	(*Warning)(nil),               // 34: coppice.v1.Warning
-	(*Parked)(nil),                // 35: coppice.v1.Parked
-	(*VerifyReply)(nil),           // 36: coppice.v1.VerifyReply
+	(*ArchiveRequest)(nil),        // 32: coppice.v1.ArchiveRequest
+	(*ArchiveReply)(nil),          // 33: coppice.v1.ArchiveReply
+	(*Status)(nil),                // 34: coppice.v1.Status
+	(*Commit)(nil),                // 35: coppice.v1.Commit
+	(*Warning)(nil),               // 36: coppice.v1.Warning
+	(*Parked)(nil),                // 37: coppice.v1.Parked
+	(*VerifyReply)(nil),           // 38: coppice.v1.VerifyReply
 }
 var file_coppice_v1_operate_proto_depIdxs = []int32{
 	6,  // 0: coppice.v1.LogBatch.entries:type_name -> coppice.v1.LogEntry
-	32, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
-	33, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
-	34, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
-	32, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
+	34, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
+	35, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
+	36, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
+	34, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
 	11, // 5: coppice.v1.ListConsumersRequest.calls:type_name -> coppice.v1.CallOf
 	13, // 6: coppice.v1.ListConsumersReply.consumers:type_name -> coppice.v1.ConsumerState
 	12, // 7: coppice.v1.ListConsumersReply.calls:type_name -> coppice.v1.CallStatus
@@ -2777,11 +2948,11 @@ var file_coppice_v1_operate_proto_depIdxs = []int32{
 	1,  // 9: coppice.v1.ConsumerState.status:type_name -> coppice.v1.ConsumerStatus
 	16, // 10: coppice.v1.ListFinalizersReply.finalizers:type_name -> coppice.v1.FinalizerInUse
 	19, // 11: coppice.v1.ListParkedReply.parked:type_name -> coppice.v1.ParkedWork
-	35, // 12: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
+	37, // 12: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
 	22, // 13: coppice.v1.ParkedReply.results:type_name -> coppice.v1.ParkedResult
-	32, // 14: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
-	36, // 15: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
-	32, // 16: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
+	34, // 14: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
+	38, // 15: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
+	34, // 16: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
 	29, // 17: coppice.v1.BrakesReply.brakes:type_name -> coppice.v1.BrakeStatus
 	18, // [18:18] is the sub-list for method output_type
 	18, // [18:18] is the sub-list for method input_type
@@ -2804,7 +2975,7 @@ func file_coppice_v1_operate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_operate_proto_rawDesc), len(file_coppice_v1_operate_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,6 +40,7 @@ func ServeReplica(c serve.Config, r ReplicaConfig) (*serve.Server, error) {
 		s.Verb(bus.VerbReadLog, readers.ReadLog),
 		s.Verb(bus.VerbReadWarnings, readers.ReadWarnings),
 		s.Verb(bus.VerbVerify, readers.Verify),
+		s.Verb(bus.VerbArchive, readers.Archive).ToAll(),
 		s.Verb(bus.VerbConsumeFinalizer, readers.ConsumeFinalizer),
 		s.Verb(bus.VerbConsumeAgent, readers.ConsumeAgent),
 		s.Verb(bus.VerbConsumeExpiry, readers.ConsumeExpiry),

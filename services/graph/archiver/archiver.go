@@ -15,7 +15,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -139,12 +138,13 @@ type Archiver struct {
 	// unusable is the commit of the last verified snapshot if that cannot be used, else 0.
 	checked  map[string][32]byte
 	unusable uint64
+	flushing flushing
 }
 
 // New returns an Archiver.
 func New(c Config) *Archiver {
 	l := c.Limits.withDefaults()
-	return &Archiver{c: c, l: l, pacer: pacer{bytes: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20))), speed: 1}, checked: map[string][32]byte{}, merges: merges{damaged: map[string]bool{}}}
+	return &Archiver{c: c, l: l, pacer: pacer{bytes: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20))), speed: 1}, checked: map[string][32]byte{}, merges: merges{damaged: map[string]bool{}}, flushing: newFlushing()}
 }
 
 // Run archives until ctx ends. It reports failures, and tries again.
@@ -162,8 +162,9 @@ func (a *Archiver) Run(ctx context.Context) {
 		if worked {
 			pause = a.l.Interval
 		}
+		a.flushing.fail(err)
 		a.c.Failed(err)
-		_ = poll.Sleep(ctx, pause) // the loop looks at ctx
+		_ = a.sleep(ctx, pause) // the loop looks at ctx
 		pause = min(2*pause, 60*a.l.Interval)
 	}
 }
@@ -171,7 +172,7 @@ func (a *Archiver) Run(ctx context.Context) {
 // turn acquires the lease, and archives until the lease is lost, something fails, or another process may
 // take the lease. worked reports whether a step has succeeded.
 func (a *Archiver) turn(ctx context.Context) (worked bool, err error) {
-	if a.c.Writing() && poll.Sleep(ctx, a.l.Pause) != nil {
+	if a.c.Writing() && a.sleep(ctx, a.l.Pause) != nil {
 		return false, nil
 	}
 	l, err := a.c.Acquire(ctx)
@@ -180,7 +181,9 @@ func (a *Archiver) turn(ctx context.Context) (worked bool, err error) {
 	}
 	held, cancel := context.WithCancel(ctx)
 	defer cancel()
+	a.flushing.leased.Store(true)
 	defer func() {
+		a.flushing.leased.Store(false)
 		if failed := l.Release(context.WithoutCancel(ctx)); failed != nil {
 			a.c.Logger.Warn("cannot release the lease of the archiver", "error", failed)
 		}
@@ -209,7 +212,7 @@ func (a *Archiver) turn(ctx context.Context) (worked bool, err error) {
 		if put && a.c.Writing() && time.Now().After(until) {
 			return true, nil
 		}
-		if poll.Sleep(held, a.l.Interval) != nil {
+		if a.sleep(held, a.l.Interval) != nil {
 			return true, nil
 		}
 	}

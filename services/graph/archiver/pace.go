@@ -11,7 +11,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/poll"
 )
 
 // pacer bounds what an archiver takes from the process that it runs in: bytes per second, and while it
@@ -91,7 +90,7 @@ func (a *Archiver) pace(ctx context.Context, bytes int) error {
 		p.rest = 0
 		return ctx.Err()
 	}
-	err := poll.Sleep(ctx, p.rest)
+	err := a.sleep(ctx, p.rest)
 	p.resumed, p.rest = time.Now(), 0
 	return err
 }

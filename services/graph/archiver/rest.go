@@ -36,13 +36,8 @@ func Rest(ctx context.Context, c Config, last *coppicev1.Checkpoint) (err error)
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
-	if _, err := w.archive(ctx, last.GetSequence()); err != nil {
+	if err := w.archiveAll(ctx, last.GetSequence()); err != nil {
 		return err
-	}
-	if w.spool != nil {
-		if err := w.put(ctx); err != nil {
-			return err
-		}
 	}
 	if err := errors.Join(w.fits(), w.has(last.GetSequence())); err != nil {
 		return err
@@ -57,6 +52,14 @@ func Rest(ctx context.Context, c Config, last *coppicev1.Checkpoint) (err error)
 		}
 	}
 	return w.readBack(ctx)
+}
+
+// archiveAll archives the commits that no segment has, up to last, and leaves no segment open.
+func (w *work) archiveAll(ctx context.Context, last uint64) error {
+	if _, err := w.archive(ctx, last); err != nil || w.spool == nil {
+		return err
+	}
+	return w.put(ctx)
 }
 
 // has returns an error unless segments have all commits up to last, except those that the last verified

@@ -62,13 +62,8 @@ func (w *work) snapshot(ctx context.Context) (err error) {
 	if err = errors.Join(err, snap.Close()); err != nil {
 		return err
 	}
-	if _, err := w.archive(ctx, cp.GetSequence()); err != nil {
+	if err := w.archiveAll(ctx, cp.GetSequence()); err != nil {
 		return err
-	}
-	if w.spool != nil {
-		if err := w.put(ctx); err != nil {
-			return err
-		}
 	}
 	from, err := w.verify(ctx, cp, written)
 	if err != nil {

@@ -36,6 +36,7 @@ const (
 // archive reads commits of the log that the archive lacks into segments, up to a commit that the
 // state has. It leaves the last segment open unless it is complete.
 func (w *work) archive(ctx context.Context, last uint64) (put bool, err error) {
+	defer w.archives()()
 	most := w.limits().SegmentBytes
 	for {
 		if w.spool == nil {

@@ -39,6 +39,8 @@ type work struct {
 	basedAt time.Time
 	done    Progress
 	looked  looked
+	// archiving: archive reads the log, and is not to be called again meanwhile.
+	archiving bool
 	// readBefore has the names of the segments that were read from the archive completely since
 	// they were put.
 	readBefore map[string]bool
@@ -58,8 +60,11 @@ func (w *work) step(ctx context.Context) (put bool, err error) {
 	}
 	// First, since a store without room for more must not keep it from making room.
 	pruned := w.prune(ctx)
-	put, err = w.stepOn(ctx)
-	return put, errors.Join(pruned, err)
+	flushed, err := w.flush(ctx)
+	if err == nil {
+		put, err = w.stepOn(ctx)
+	}
+	return put || flushed, errors.Join(pruned, err)
 }
 
 // stepOn is step after begin and prune.

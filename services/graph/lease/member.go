@@ -97,6 +97,15 @@ func (m *Member) Run(ctx context.Context) {
 	}
 }
 
+// Claimed reports whether another process seems to have a lease. It may have released it since the last look.
+func (m *Member) Claimed(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.view.claims[key]
+	own := m.session != nil && c.Process == m.session.process || m.former[c.Process]
+	return ok && !own && m.alive(c.Holder)
+}
+
 // pause returns the time between two looks.
 func (m *Member) pause() time.Duration {
 	m.mu.Lock()

@@ -17,6 +17,8 @@ type Endpoint struct {
 	subject string
 	// actors may send requests; nil for the actor that the subject names.
 	actors []string
+	// all: every process gets each request, and not one of them.
+	all bool
 	// Handle answers a request, or returns the error to reply with.
 	Handle func(*Request) *lifecycle.Error
 }
@@ -37,6 +39,12 @@ func (s *Server) VerbOf(realm, name string, handle Handler) *Endpoint {
 		}
 		return handle(q, at)
 	}}
+}
+
+// ToAll has every process that serves the endpoint get each request. All but one must leave it unanswered.
+func (e *Endpoint) ToAll() *Endpoint {
+	e.all = true
+	return e
 }
 
 // Operation returns the endpoint of an internal operation, for the roles that may call it.
@@ -61,6 +69,10 @@ func (s *Server) add(e *Endpoint) error {
 	if e.actors != nil {
 		name = "internal-" + name
 	}
+	options := []micro.EndpointOpt{micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingOf(name))}
+	if e.all {
+		options = append(options, micro.WithEndpointQueueGroupDisabled())
+	}
 	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
 		if !answerable(r.Reply()) {
 			s.Log.Debug("message dropped: its reply subject is not an inbox", "subject", r.Subject(), "reply", r.Reply())
@@ -77,7 +89,7 @@ func (s *Server) add(e *Endpoint) error {
 		if err != nil {
 			q.Answer(nil, err)
 		}
-	}), micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingOf(name)))
+	}), options...)
 	if err != nil {
 		return fmt.Errorf("api: realm %s: endpoint %s: %w", s.Realm, name, err)
 	}

@@ -46,7 +46,9 @@ type Config struct {
 	// Verify compares the state with its log, from the first commit on if full is set. It calls
 	// progress with sequences: of the last commit that was compared, and of the last one.
 	Verify func(ctx context.Context, full bool, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error)
-	Log    LogReader
+	// Archive puts the log into the archive.
+	Archive Archive
+	Log     LogReader
 	// JS reads and changes streams, on a connection that serves no requests.
 	JS jetstream.JetStream
 	// Consumers observes the consumers of calls.
