@@ -21,7 +21,7 @@ type Copied struct {
 }
 
 // Copy copies entries of a list that src.List has returned and that dst does not have. What is read is verified
-// before it is stored. Files that are no entries of a realm are not copied: see IsOfRealm. An entry is left out, and is in Copied.Problems, if it is damaged or was deleted meanwhile, if src
+// before it is stored. Manifests of backups are copied last, and only if nothing was left out. Other files that are no entries of a realm are not copied: see IsOfRealm. An entry is left out, and is in Copied.Problems, if it is damaged or was deleted meanwhile, if src
 // cannot read it, if dst has one of another size, or if it is the record of a snapshot that was left out. The
 // error is a failure of dst, or of src at several entries in a row; after it, call Copy again: it continues. progress is
 // called with the bytes that are done since its last call.
@@ -33,8 +33,14 @@ func Copy(ctx context.Context, dst, src Store, entries []Entry, check SnapshotCh
 		}
 		c.stored[e.Name] = e.Size
 	}
+	var backups []Entry
 	for _, e := range entries {
-		if !IsOfRealm(e.Name) {
+		switch {
+		case IsOfRealm(e.Name):
+		case IsBackup(e.Name):
+			backups = append(backups, e)
+			continue
+		default:
 			c.done.Others++
 			continue
 		}
@@ -47,7 +53,28 @@ func Copy(ctx context.Context, dst, src Store, entries []Entry, check SnapshotCh
 			c.done.Problems = append(c.done.Problems, *problem)
 		}
 	}
-	return c.done, c.failures.end()
+	if err := c.failures.end(); err != nil {
+		return c.done, err
+	}
+	return c.done, c.backups(ctx, backups)
+}
+
+// backups copies manifests of backups, unless an entry was left out that they may need.
+func (c *copying) backups(ctx context.Context, entries []Entry) error {
+	incomplete := len(c.done.Problems) > 0
+	for _, e := range entries {
+		problem := &Problem{e.Name, ProblemGone, errors.New("it is the manifest of a backup, which may need an entry that was not copied")}
+		if !incomplete {
+			var err error
+			if problem, err = c.entry(ctx, e); err != nil {
+				return err
+			}
+		}
+		if problem != nil {
+			c.done.Problems = append(c.done.Problems, *problem)
+		}
+	}
+	return c.failures.end()
 }
 
 // copying is the work of Copy.
@@ -92,6 +119,11 @@ func (c *copying) put(ctx context.Context, e Entry) (problem *Problem, err error
 			return p, nil
 		}
 		if _, err := ReadVerification(ctx, c.src, name.Realm, name.Last); err != nil {
+			return c.failures.at(ctx, e.Name, err)
+		}
+	}
+	if IsBackup(e.Name) {
+		if _, err := ReadBackup(ctx, c.src, e); err != nil {
 			return c.failures.at(ctx, e.Name, err)
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"strings"
 	"time"
 )
 
@@ -80,7 +78,7 @@ func ReadVerification(ctx context.Context, store Store, realm [16]byte, sequence
 		if e.Name != name {
 			continue
 		}
-		b, err := readEntry(ctx, store, e)
+		b, err := readSmall(ctx, store, e, maxVerification)
 		if err == nil {
 			if v, err = parseVerification(b); err == nil && v.Sequence != sequence {
 				err = fmt.Errorf("it is the record of commit %d", v.Sequence)
@@ -97,25 +95,13 @@ func ReadVerification(ctx context.Context, store Store, realm [16]byte, sequence
 	return v, fmt.Errorf("archive %s: record %s: %w", store, name, ErrNotFound)
 }
 
-func readEntry(ctx context.Context, store Store, e Entry) (b []byte, err error) {
-	if e.Size > maxVerification {
-		return nil, &unusableError{fmt.Errorf("it has %d bytes, more than %d", e.Size, maxVerification)}
-	}
-	in, err := open(ctx, store, e)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	return io.ReadAll(in)
-}
-
 func parseVerification(b []byte) (v Verification, err error) {
-	line, sum, _ := strings.Cut(string(b), "\n")
-	if sum != fmt.Sprintf("%08x\n", crc32.ChecksumIEEE([]byte(line))) {
-		return v, errors.New("it is damaged: its checksum is wrong")
+	line, err := checkedLine(b)
+	if err != nil {
+		return v, err
 	}
 	var j verificationJSON
-	if err := json.Unmarshal([]byte(line), &j); err != nil {
+	if err := json.Unmarshal(line, &j); err != nil {
 		return v, err
 	}
 	if j.Format != verificationFormat {

@@ -59,18 +59,42 @@ func (e *GapError) Error() string {
 
 // Has returns a GapError if commits are missing that Fold needs. Only the names of the entries are read.
 func (a *Archive) Has(ctx context.Context, last uint64) error {
-	snapshots, err := a.snapshots(ctx)
+	_, err := a.Needs(ctx, last)
+	return err
+}
+
+// Needs returns the entries with which Fold begins if all are undamaged: the newest verified snapshot with its record, and the
+// segments since. The error is a GapError if commits are missing. Only the names of the entries are read.
+func (a *Archive) Needs(ctx context.Context, last uint64) (entries []archive.Entry, err error) {
+	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	from := uint64(0)
 	for _, s := range snapshots {
-		if last == 0 || s <= last {
-			from = s
+		if verified[s.Last] && (last == 0 || s.Last <= last) {
+			from, entries = s.Last, []archive.Entry{s.Entry}
 		}
 	}
-	_, err = a.since(ctx, from, last)
-	return err
+	if from == 0 {
+		return a.segmentsTo(ctx, entries, from, last)
+	}
+	for e, err := range a.Store.List(ctx, archive.VerifiedName(a.Realm, from).String()) {
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return a.segmentsTo(ctx, entries, from, last)
+}
+
+// segmentsTo adds the segments with the commits after a snapshot up to the commit last.
+func (a *Archive) segmentsTo(ctx context.Context, entries []archive.Entry, from, last uint64) ([]archive.Entry, error) {
+	chain, err := a.since(ctx, from, last)
+	for _, s := range chain {
+		entries = append(entries, s.Entry)
+	}
+	return entries, err
 }
 
 // snapshots returns the sequences of the verified snapshots, in ascending order.
