@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/archives"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/backups"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/doctor"
@@ -53,6 +54,8 @@ func commands(a *cli.App) []*cobra.Command {
 		recordings.ReplayCommand(a),
 		recordings.LogCommand(a),
 		archives.Command(a),
+		backups.BackupCommand(a, version()),
+		backups.RestoreCommand(a),
 		realm.Command(a),
 		secretCommand(a),
 		operate.ParkedCommand(a),

@@ -98,6 +98,8 @@ var otherCommands = map[string]string{
 	"realm list":     "lists all realms",
 	"parked":         "lists all parked work",
 	"doctor":         "examines all realms; TestDoctor",
+	"backup":         "backs up all realms",
+	"restore-backup": "restores all realms of a backup",
 	"nats-config":    "prints a configuration of users",
 	"rebuild":        "changes the state in a directory; TestScripts/rebuild",
 	"record":         "writes the file that it names",

@@ -120,6 +120,7 @@ func roleCommands(dir string) []roleCommand {
 		{args: "brake release cm", stdout: "was not tripped", allowed: only},
 		{args: "policy test " + file("policy"), stdout: "ROLE-other", allowed: all},
 		{args: "policy list", allowed: all},
+		{args: "backup " + file("backup"), allowed: only, fails: "has no archive"},
 		{args: "policy veto cm/ROLE-other --for 24h --reason test", allowed: only, fails: "no expiry policy has given notice"},
 		{args: "policy agree cm/ROLE-other --reason test", allowed: only, fails: "no expiry policy has given notice"},
 		{args: "api-resources", stdout: "configmaps", allowed: all},
@@ -150,7 +151,7 @@ func roleCommands(dir string) []roleCommand {
 // noRoleCommands are commands that no client role runs: they start or prepare a service, measure one, or
 // read files. The reason is that of all commands that begin so.
 var noRoleCommands = []string{
-	"archive", "bench", "demo", "doctor", "finalizers", "graph", "log", "nats-config", "processor", "ready", "realm restore", "rebuild", "replay", "scanner", "secret", "up", "version",
+	"archive", "bench", "demo", "doctor", "finalizers", "graph", "log", "nats-config", "processor", "ready", "realm restore", "rebuild", "replay", "restore-backup", "scanner", "secret", "up", "version",
 }
 
 // idle waits for the objects of all roles: an operator releases them before.

@@ -150,6 +150,54 @@ func TestRestoreRealms(t *testing.T) {
 	}
 }
 
+// inSection returns those of operationsCommands that a section has.
+func inSection(t *testing.T, title, pattern string) (list []shown) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(module, operations))
+	must.Succeed(t, err)
+	before, section, ok := strings.Cut(string(text), "\n## "+title+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	first := strings.Count(before, "\n") + 2
+	for _, c := range operationsCommands(t, pattern) {
+		if c.line > first && c.line <= first+strings.Count(section, "\n")+1 {
+			list = append(list, c)
+		}
+	}
+	if !ok || len(list) == 0 {
+		t.Fatalf("%s has no section %q with such commands", operations, title)
+	}
+	return list
+}
+
+// All realms of a backup are restored by the commands of docs/operations.md into a NATS server with users, and its graph service
+// serves them. TestBackupDrill of cmd/coppice restores one into a directory.
+func TestBackupCommands(t *testing.T) {
+	t.Parallel()
+	nightly.Test(t, nightly.Minutes)
+	s := &shell{player: start(t, "", false)}
+	t.Cleanup(func() { s.end(t) })
+	examples, err := filepath.Abs(filepath.Join(module, "examples"))
+	must.Succeed(t, err)
+	s.succeeds(t, "coppice import -f "+examples+"/shop")
+	p, server := deployed(t)
+	data, err := os.ReadFile(filepath.Join(s.dir, "data", secret.FileName))
+	must.Succeed(t, cmp.Or(err, os.WriteFile(filepath.Join(p.dir, "coppice.secret"), data, 0o600)))
+	places := strings.NewReplacer("/backup/coppice", filepath.Join(s.dir, "backup"), "s3://archive/coppice", "file://"+filepath.Join(p.dir, "archive"))
+	s.succeeds(t, places.Replace(inSection(t, "Back up and restore", `^coppice backup /backup/coppice$`)[0].text))
+	for _, c := range inSection(t, "Back up and restore", `s3://archive/coppice`) {
+		prints := `msg=ready\b`
+		if strings.HasPrefix(c.text, "coppice restore-backup ") {
+			prints = `1 realm paused`
+		}
+		p.serve(t, server.Password, places.Replace(c.text), prints)
+	}
+	restored := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	testkit.WaitFor(t, p.ctx, "the restored realm to have the Deployment", func() bool {
+		_, err := restored.Resource(client.Resource{Group: "apps", Plural: "deployments"}, "shop").Get(p.ctx, "web")
+		return err == nil
+	})
+}
+
 // A realm is restored from its archive by the commands of docs/operations.md, in their order: into a directory of
 // `coppice up`, and into a NATS server with users.
 func TestRestoreCommands(t *testing.T) {
@@ -165,7 +213,7 @@ func TestRestoreCommands(t *testing.T) {
 	run("coppice realm delete default --confirm default")
 	archive := "file://" + filepath.Join(s.dir, "archive")
 
-	for _, c := range operationsCommands(t, `^coppice (archive verify file:///backup/|realm restore default --from \S+ --data |up --data \./restored$|verify|get pods -A|plan delete deployments/web|realm resume)`) {
+	for _, c := range inSection(t, "Restore a realm from its archive", `^coppice (archive verify file:///backup/|realm restore default --from \S+ --data |up --data \./restored$|verify|get pods -A|plan delete deployments/web|realm resume)`) {
 		text := strings.ReplaceAll(c.text, "file:///backup/archive", archive)
 		s.restores(t, text)
 	}

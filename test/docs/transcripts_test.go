@@ -28,6 +28,7 @@ type exception struct {
 var exceptions = []exception{
 	{regexp.MustCompile(`^coppice (graph|processor|finalizers|scanner) `), "needs a server with accounts; TestServiceCommands and TestRestoreCommands run the same commands"},
 	{regexp.MustCompile(`^coppice secret add `), "follows a restore; TestNatsCommands runs the same command"},
+	{regexp.MustCompile(`^coppice (backup|restore-backup) `), "needs an archive; TestBackupDrill of cmd/coppice and TestBackupCommands run the same commands"},
 	{regexp.MustCompile(`^coppice bench `), "measures for minutes, or needs a deployment; TestBenchCommands runs the same commands"},
 	{regexp.MustCompile(`^coppice (archive verify file:///backup/|realm restore |realm resume |up --data \./restored)`), "needs an archive; TestRestoreCommands runs the same commands"},
 	{regexp.MustCompile(`^coppice replay shop.log --what-if `), "needs a log with deletions; cmd/coppice/testdata/script/whatif.txtar runs the same command"},

@@ -89,6 +89,43 @@ func CheckNew(ctx context.Context, nc *nats.Conn, realm string) error {
 	return nil
 }
 
+// OriginOf returns which commit of which realm a realm with a log continues; zero if it continues none, or if
+// its first commit cannot be read. exists is false for a realm that Begin can begin. nc is a connection under the role bus.RoleGraph.
+func OriginOf(ctx context.Context, nc *nats.Conn, realm string, secrets secret.Secrets) (o lifecycle.Origin, exists bool, err error) {
+	if err := CheckNew(ctx, nc, realm); err == nil || !errors.Is(err, ErrExists) {
+		return o, false, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return o, true, err
+	}
+	log, err := eventlog.OpenExisting(ctx, js, realm, eventlog.NewKeys(secrets, realm))
+	if err != nil {
+		return o, true, err
+	}
+	_, first, err := log.Last(ctx)
+	if err != nil {
+		return o, true, err
+	}
+	message, err := log.Get(ctx, first)
+	if errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, eventlog.ErrForeign) {
+		return o, true, nil
+	}
+	if err != nil {
+		return o, true, err
+	}
+	c, err := eventlog.Decode(message)
+	if err != nil {
+		return o, true, nil //nolint:nilerr // it is no commit
+	}
+	for _, change := range c.Realm {
+		if change.Origin != (lifecycle.Origin{}) {
+			o = change.Origin
+		}
+	}
+	return o, true, nil
+}
+
 func existsError(realm string) error {
 	return fmt.Errorf("realm %s: %w: its stream %s has messages, or had some; choose another name", realm, ErrExists, bus.LogStream(realm))
 }

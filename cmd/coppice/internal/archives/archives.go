@@ -139,6 +139,9 @@ func (o *opened) list(ctx context.Context, url string) error {
 	}
 	for _, e := range entries {
 		row := []string{"-", "unknown", "-", "-", console.Bytes(e.Size), e.Name}
+		if archive.IsBackup(e.Name) {
+			row[1] = "backup"
+		}
 		if n, ok := archive.ParseName(e.Name); ok {
 			row[0], row[1] = fmt.Sprintf("%x", n.Realm), string(n.Kind)
 			row[2], row[3] = strconv.FormatUint(n.First, 10), strconv.FormatUint(n.Last, 10)

@@ -70,7 +70,7 @@ func (f *BeginFlags) Check(c *cobra.Command) error {
 // BeginTarget is where a realm begins.
 type BeginTarget struct {
 	Conn    *nats.Conn
-	secrets secret.Secrets
+	Secrets secret.Secrets
 	archive string // the default of --archive; "" for none
 	Close   func()
 }
@@ -87,7 +87,7 @@ func (f *BeginFlags) Target(ctx context.Context, a *cli.App, realm string) (t Be
 		if f.secret == "" && os.Getenv(secret.Env) == "" {
 			return t, cli.UsageErrorf("name --data DIR of 'coppice up', or the installation's secret with --secret FILE or $%s", secret.Env)
 		}
-		if t.secrets, err = cli.LoadSecrets(f.secret, ""); err != nil {
+		if t.Secrets, err = cli.LoadSecrets(f.secret, ""); err != nil {
 			return t, err
 		}
 		if err := a.Dial.Complete(); err != nil {
@@ -102,7 +102,7 @@ func (f *BeginFlags) Target(ctx context.Context, a *cli.App, realm string) (t Be
 		}
 		return t, err
 	}
-	if t.secrets, err = allinone.Secrets(f.Data); err != nil {
+	if t.Secrets, err = allinone.Secrets(f.Data); err != nil {
 		return t, err
 	}
 	own, err := archive.InDirectory(filepath.Join(f.Data, cli.ArchiveDir))
@@ -139,8 +139,8 @@ func installedReplicas(ctx context.Context, nc *nats.Conn) (int, error) {
 	return bus.InstalledReplicas(ctx, js)
 }
 
-// opener opens archives over the connection of a target.
-func (f *BeginFlags) opener(t BeginTarget) stores.Opener {
+// Opener opens archives over the connection of a target.
+func (f *BeginFlags) Opener(t BeginTarget) stores.Opener {
 	return stores.Opener{Replicas: f.replicas, JetStream: func(context.Context) (jetstream.JetStream, error) { return jetstream.New(t.Conn) }}
 }
 
@@ -150,8 +150,8 @@ func (f *BeginFlags) Config(ctx context.Context, t BeginTarget, realm, fallback 
 	if err != nil {
 		return c, cli.UsageErrorf("%w", err)
 	}
-	store, err := f.opener(t).Create(ctx, to)
-	return continuation.Config{Conn: t.Conn, Realm: realm, Replicas: f.replicas, Secrets: t.secrets, Archive: store, By: cli.Instance()}, err
+	store, err := f.Opener(t).Create(ctx, to)
+	return continuation.Config{Conn: t.Conn, Realm: realm, Replicas: f.replicas, Secrets: t.Secrets, Archive: store, By: cli.Instance()}, err
 }
 
 // WriteBegun says that a realm was restored or replayed from something, and what to do next.

@@ -92,7 +92,7 @@ func restoreRealm(ctx context.Context, a *cli.App, realm string, f restoreFlags)
 		return err
 	}
 	if archived == nil {
-		if archived, err = f.restorable(ctx, a, f.opener(t), from); err != nil {
+		if archived, err = f.restorable(ctx, a, f.Opener(t), from); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,11 @@ func restoreRealm(ctx context.Context, a *cli.App, realm string, f restoreFlags)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	c.Temp = dir
-	return restoreIn(ctx, a, filepath.Join(dir, "state"), archived, f.to, c)
+	begun, err := Restore(ctx, a, filepath.Join(dir, "state"), archived, Until{Commit: f.to}, c)
+	if err != nil {
+		return err
+	}
+	return WriteBegun(a, begun, c, "restored", archived.Store.String())
 }
 
 // restorable returns the part of an archive that belongs to the realm to restore. The error says which commits it lacks.
@@ -123,27 +127,32 @@ func (f *restoreFlags) restorable(ctx context.Context, a *cli.App, o stores.Open
 	return archived, archived.Has(ctx, f.to)
 }
 
-// restoreIn restores a realm by way of a state in a directory that does not exist.
-func restoreIn(ctx context.Context, a *cli.App, dir string, from *archivestate.Archive, last uint64, c continuation.Config) (err error) {
+// Until is the last commit to restore.
+type Until struct {
+	Commit   uint64 // 0 for the last one of the archive
+	Revision uint64 // after this commit; 0 if it is not known
+}
+
+// Restore restores a realm by way of a state in a directory that does not exist.
+func Restore(ctx context.Context, a *cli.App, dir string, from *archivestate.Archive, until Until, c continuation.Config) (begun continuation.Begun, err error) {
 	log := a.QuietLogger()
-	folded, err := from.Fold(ctx, dir, last, state.Config{})
+	folded, err := from.Fold(ctx, dir, until.Commit, state.Config{})
 	if archive.IsDamagedSegment(err) {
-		return fmt.Errorf("%w; replace the segment by one of another archive (coppice archive copy), or restore up to a commit before it with --to", err)
+		return begun, fmt.Errorf("%w; replace the segment by one of another archive (coppice archive copy), or restore up to a commit before it with --to", err)
 	}
 	if err != nil {
-		return err
+		return begun, err
+	}
+	if until.Revision > 0 && folded.Revision != until.Revision {
+		return begun, fmt.Errorf("archive %s has revision %d at commit %d, where it should have revision %d: it has another history of the realm", from.Store, folded.Revision, folded.Sequence, until.Revision)
 	}
 	log.Log(ctx, slog.LevelDebug, "folded the archive", "snapshot", folded.Snapshot, "commit", folded.Sequence, "events", folded.Events)
 	s, err := state.Open(dir, state.Config{})
 	if err != nil {
-		return err
+		return begun, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	begun, err := continuation.Begin(ctx, s, c)
-	if err != nil {
-		return err
-	}
-	return WriteBegun(a, begun, c, "restored", from.Store.String())
+	return continuation.Begin(ctx, s, c)
 }
 
 // realmIn returns the id of the realm to restore: the one that is named, or the only one of the

@@ -1,0 +1,2 @@
+// Package backups has the commands that back up and restore all realms of an installation.
+package backups
