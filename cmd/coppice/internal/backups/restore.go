@@ -262,7 +262,7 @@ func (x *restoring) write() error {
 	}
 	fmt.Fprintf(&text, "%s of %s, made at %s\n", x.done.Backup, x.src, x.b.At.Local().Format("2006-01-02 15:04:05"))
 	if !x.done.DryRun {
-		fmt.Fprintf(&text, "%s paused; the graph services need the archive %s\nstart them, look at the realms, then run:\n", console.Count(len(x.done.Realms), "realm"), x.done.Archive)
+		fmt.Fprintf(&text, "%s paused; the graph services need the archive %s\nstart them, look at the realms, then run, for those that were not paused before:\n", console.Count(len(x.done.Realms), "realm"), x.done.Archive)
 		for _, r := range x.done.Realms {
 			if !r.Paused {
 				fmt.Fprintf(&text, "  coppice realm resume %s\n", r.Name)
