@@ -14,9 +14,9 @@ import (
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
-// The file BASE names the commit at which the request messages were frozen, and LOG_BASE the one
-// at which the log format was: see docs/versioning.md.
-var files = []string{"BASE", "LOG_BASE"}
+// The file BASE names the commit at which the request messages were frozen, LOG_BASE the one at which the log format
+// was, and EARLY_BASE one before that, whose log this version continues: see docs/versioning.md and docs/upgrade.md.
+var files = []string{"BASE", "LOG_BASE", "EARLY_BASE"}
 
 func TestBase(t *testing.T) {
 	t.Parallel()

@@ -98,8 +98,8 @@ metadata:
 	}
 }
 
-// olderPrograms are the programs of an older commit.
-type olderPrograms struct{ coppice, finalizer string }
+// olderPrograms are the programs of an older commit, and the configuration of NATS that it has in deploy/nats.
+type olderPrograms struct{ coppice, finalizer, conf string }
 
 // olderOf builds programs of the commit in a file of test/mixed: the command, and a finalizer
 // that uses its SDK.
@@ -107,8 +107,13 @@ func olderOf(t *testing.T, file string, packages ...string) olderPrograms {
 	t.Helper()
 	base, err := os.ReadFile(filepath.Join(module, "test/mixed", file))
 	must.Succeed(t, err)
+	return olderAt(t, strings.TrimSpace(string(base)), packages...)
+}
+
+// olderAt is olderOf for a commit.
+func olderAt(t *testing.T, commit string, packages ...string) olderPrograms {
+	t.Helper()
 	dir := t.TempDir()
-	commit := strings.TrimSpace(string(base))
 	archive, err := exec.Command("git", "-C", module, "archive", commit).Output()
 	if err != nil {
 		t.Fatalf("git archive of %s: %v", commit, err)
@@ -126,7 +131,7 @@ func olderOf(t *testing.T, file string, packages ...string) olderPrograms {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build.Args, err, out)
 	}
-	return olderPrograms{coppice: dir + "/programs/coppice", finalizer: dir + "/programs/finalizer"}
+	return olderPrograms{coppice: dir + "/programs/coppice", finalizer: dir + "/programs/finalizer", conf: dir + "/deploy/nats/coppice.conf"}
 }
 
 // older starts a command of an older version with the user of a role.
