@@ -1,11 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
 // A service with the version of each kind of build starts.
@@ -30,6 +34,33 @@ func TestVersion(t *testing.T) {
 		}
 		if err := s.Stop(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// 'coppice version -o json' has what the build has recorded, and nothing that it has not.
+func TestBuildVersion(t *testing.T) {
+	t.Parallel()
+	built := `"goVersion":"` + runtime.Version() + `","platform":"` + runtime.GOOS + "/" + runtime.GOARCH + `"}`
+	of := func(revision, modified string) *debug.BuildInfo {
+		return &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+			{Key: "-trimpath", Value: "true"}, {Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: revision},
+			{Key: "vcs.time", Value: "2026-11-25T14:33:25Z"}, {Key: "vcs.modified", Value: modified},
+		}}
+	}
+	for name, c := range map[string]struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		"a commit":         {of("e5add3c", "false"), `{"version":"1.2.3","commit":"e5add3c","commitTime":"2026-11-25T14:33:25Z","dirty":false,`},
+		"changed files":    {of("e5add3c", "true"), `{"version":"1.2.3","commit":"e5add3c","commitTime":"2026-11-25T14:33:25Z","dirty":true,`},
+		"without a commit": {&debug.BuildInfo{}, `{"version":"0.1.0-dev",`},
+		"nothing":          {nil, `{"version":"0.1.0-dev",`},
+	} {
+		got, err := json.Marshal(buildOf(c.info))
+		must.Succeed(t, err)
+		if string(got) != c.want+built {
+			t.Errorf("%s: %s, want %s", name, got, c.want+built)
 		}
 	}
 }
