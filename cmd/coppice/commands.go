@@ -68,6 +68,7 @@ func commands(a *cli.App) []*cobra.Command {
 		doctor.Command(a, defaultServices(), serviceURL),
 		benchCommand(a),
 		versionCommand(a),
+		manCommand(a),
 
 		// Services:
 		graphCommand(a),

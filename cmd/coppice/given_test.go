@@ -107,6 +107,7 @@ var otherCommands = map[string]string{
 	"secret new":     "writes the file that it names",
 	"verify":         "compares the whole realm with its log",
 	"version":        "prints the version",
+	"man":            "writes the manual pages",
 }
 
 // wrongValues are values that name nothing.
