@@ -104,7 +104,7 @@ func build(o options, arch string, stdout io.Writer) error {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "coppice")
-		if err := compile(binary, arch); err != nil {
+		if err := compile(binary, "linux", arch); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,15 @@ func build(o options, arch string, stdout io.Writer) error {
 	if o.version != "" {
 		b.version = o.version
 	}
-	mapping := map[string]string{"BINARY": binary, "ARCH": arch, "VERSION": b.version}
+	docs, err := os.MkdirTemp("", "coppice-packages")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(docs) }()
+	if err := document(binary, arch, b.time, docs); err != nil {
+		return err
+	}
+	mapping := map[string]string{"BINARY": binary, "ARCH": arch, "VERSION": b.version, "DOCS": docs}
 	for _, format := range formats {
 		name, err := pack(format, b.time, mapping, o.out)
 		if err != nil {
@@ -129,10 +137,10 @@ func build(o options, arch string, stdout io.Writer) error {
 	return nil
 }
 
-// compile builds the command for an architecture. Go records the commit, its time and its tag in it.
-func compile(file, arch string) error {
+// compile builds the command for a system and an architecture. Go records the commit, its time and its tag in it.
+func compile(file, system, arch string) error {
 	c := exec.Command("go", "build", "-buildvcs=true", "-trimpath", "-o", file, "./cmd/coppice")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch, "GOFLAGS=")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, out)
 	}

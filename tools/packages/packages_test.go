@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -162,11 +163,66 @@ drwx------ /etc/coppice/credentials
 -rw-r--r-- /usr/lib/systemd/system/coppice-up.service
 -rw-r--r-- /usr/lib/sysusers.d/coppice.conf
 -rw-r--r-- /usr/lib/tmpfiles.d/coppice.conf
+-rw-r--r-- /usr/share/bash-completion/completions/coppice
 -rw-r--r-- /usr/share/doc/coppice/README.md
 -rw-r--r-- /usr/share/doc/coppice/copyright
 -rw-r--r-- /usr/share/doc/coppice/examples/nats-server.service
 -rw-r--r-- /usr/share/doc/coppice/examples/realm-settings.yaml
+-rw-r--r-- /usr/share/fish/vendor_completions.d/coppice.fish
+-rw-r--r-- /usr/share/zsh/vendor-completions/_coppice
 `
+
+// withoutPages returns a list of files without the manual pages, which must be those that the command writes.
+func withoutPages(t *testing.T, list string) string {
+	t.Helper()
+	dir := t.TempDir()
+	output(t, program, "man", dir)
+	pages, err := os.ReadDir(dir)
+	succeed(t, err)
+	var others []string
+	found := map[string]bool{}
+	for line := range strings.Lines(list) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "-rw-r--r-- /usr/share/man/man1/"); ok {
+			found[name] = true
+		} else {
+			others = append(others, strings.TrimSpace(line))
+		}
+	}
+	for _, page := range pages {
+		if !found[page.Name()+".gz"] {
+			t.Errorf("the package does not have the manual page %s", page.Name())
+		}
+	}
+	if len(found) != len(pages) || len(pages) < 60 {
+		t.Errorf("the package has %d manual pages, and the command writes %d", len(found), len(pages))
+	}
+	slices.Sort(others)
+	slices.SortFunc(others, func(a, b string) int { return strings.Compare(a[strings.Index(a, " "):], b[strings.Index(b, " "):]) })
+	return strings.Join(others, "\n")
+}
+
+// The manual pages are ones that mandoc has nothing to say about, and have the date of the commit. bash completes the command.
+func TestDocumentation(t *testing.T) {
+	dir := t.TempDir()
+	output(t, "dpkg-deb", "--extract", oldDeb, dir)
+	pages, err := filepath.Glob(filepath.Join(dir, "usr/share/man/man1/*.gz"))
+	succeed(t, err)
+	output(t, "gzip", append([]string{"--decompress"}, pages...)...)
+	for i, page := range pages {
+		pages[i] = strings.TrimSuffix(page, ".gz")
+	}
+	if said := output(t, "mandoc", append([]string{"-Tlint", "-Wwarning"}, pages...)...); said != "" {
+		t.Errorf("mandoc says: %s", said)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "usr/share/man/man1/coppice-delete.1"))
+	succeed(t, err)
+	if date := strings.TrimSpace(output(t, "git", "-C", root, "log", "-1", "--date=format-local:%Y-%m-%d", "--format=%cd")); !strings.Contains(string(page), date) {
+		t.Errorf("the page does not have the date %s: %.100s", date, page)
+	}
+	if said := output(t, "bash", "--norc", "-c", "source "+dir+"/usr/share/bash-completion/completions/coppice && complete -p coppice"); !strings.Contains(said, "coppice") {
+		t.Errorf("bash says %q", said)
+	}
+}
 
 // configuration are the files that an upgrade does not replace.
 const configuration = `
@@ -189,8 +245,8 @@ func TestContents(t *testing.T) {
 			t.Errorf("the .deb has a file of %s: %s", f[1], f[5])
 		}
 	}
-	equal(t, "the files of the .deb", strings.Join(listed, "\n"), files)
-	equal(t, "the files of the .rpm", output(t, "rpm", "-qp", "--queryformat", `[%{FILEMODES:perms} %{FILENAMES}\n]`, oldRPM), files)
+	equal(t, "the files of the .deb", withoutPages(t, strings.Join(listed, "\n")), files)
+	equal(t, "the files of the .rpm", withoutPages(t, output(t, "rpm", "-qp", "--queryformat", `[%{FILEMODES:perms} %{FILENAMES}\n]`, oldRPM)), files)
 	if owners := output(t, "rpm", "-qp", "--queryformat", `[%{FILEUSERNAME}:%{FILEGROUPNAME}\n]`, oldRPM); strings.ReplaceAll(owners, "root:root\n", "") != "" {
 		t.Errorf("the .rpm has files of other users than root: %s", owners)
 	}
