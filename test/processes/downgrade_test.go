@@ -99,7 +99,7 @@ func (d *downgrade) verify(realm string) {
 func TestNoWayBack(t *testing.T) {
 	nightly.Test(t, nightly.History, nightly.Minutes) // it builds the older version
 	t.Parallel()
-	older := olderOf(t, "LOG_BASE", "./cmd/coppice")
+	older := olderOf(t, "LOG_BASE")
 
 	// A realm that continues another log has a commit of version 3 of the log format. The older version serves it, and does not
 	// archive it.
@@ -151,7 +151,7 @@ func TestNoWayBack(t *testing.T) {
 func TestNoWayBackBeforeTheFreeze(t *testing.T) {
 	nightly.Test(t, nightly.History, nightly.Minutes)
 	t.Parallel()
-	d, newer := newDowngrade(t, olderOf(t, "EARLY_BASE", "./cmd/coppice"))
+	d, newer := newDowngrade(t, olderOf(t, "EARLY_BASE"))
 	newer.terminate()
 	says := []string{"there is no secret for key 0"} // it has read the first commit as empty, and with it the key
 	d.refuses(bus.DefaultRealm, "empty", says)
@@ -165,7 +165,7 @@ func TestNoWayBackBeforeTheFreeze(t *testing.T) {
 func TestLogAfterDowngradeBeforeTheFreeze(t *testing.T) {
 	nightly.Test(t, nightly.History, nightly.Minutes)
 	t.Parallel()
-	older := olderOf(t, "EARLY_BASE", "./cmd/coppice")
+	older := olderOf(t, "EARLY_BASE")
 	d := &downgrade{deployment: newDeployment(t), older: older}
 	d.nats()
 	early := d.graphOf("graph").serving()

@@ -18,7 +18,7 @@ import (
 func TestMixedReplicas(t *testing.T) {
 	nightly.Test(t, nightly.History, nightly.Minutes) // it builds the older version
 	t.Parallel()
-	older := olderOf(t, "LOG_BASE", "./cmd/coppice")
+	older := olderOf(t, "LOG_BASE")
 	d := newDeployment(t)
 	d.nats()
 	newer := d.graph()

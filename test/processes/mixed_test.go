@@ -4,10 +4,12 @@ package processes_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,7 +27,7 @@ import (
 func TestMixedVersions(t *testing.T) {
 	nightly.Test(t, nightly.History, nightly.Minutes) // it builds the older version
 	t.Parallel()
-	older := olderOf(t, "BASE", "./cmd/coppice", "./examples/finalizer")
+	older := olderOf(t, "BASE")
 	d := newDeployment(t)
 	d.nats()
 	graph := d.graph()
@@ -101,37 +103,58 @@ metadata:
 // olderPrograms are the programs of an older commit, and the configuration of NATS that it has in deploy/nats.
 type olderPrograms struct{ coppice, finalizer, conf string }
 
-// olderOf builds programs of the commit in a file of test/mixed: the command, and a finalizer
-// that uses its SDK.
-func olderOf(t *testing.T, file string, packages ...string) olderPrograms {
+// olderOf returns the programs of the commit in a file of test/mixed: the command, and a finalizer that uses its SDK.
+func olderOf(t *testing.T, file string) olderPrograms {
 	t.Helper()
 	base, err := os.ReadFile(filepath.Join(module, "test/mixed", file))
 	must.Succeed(t, err)
-	return olderAt(t, strings.TrimSpace(string(base)), packages...)
+	return olderAt(t, strings.TrimSpace(string(base)))
 }
 
+// olderBuilds has a function for each commit, which builds its programs once for all tests.
+var olderBuilds sync.Map
+
 // olderAt is olderOf for a commit.
-func olderAt(t *testing.T, commit string, packages ...string) olderPrograms {
+func olderAt(t *testing.T, commit string) olderPrograms {
 	t.Helper()
-	dir := t.TempDir()
+	buildOnce(t)
+	build, _ := olderBuilds.LoadOrStore(commit, sync.OnceValues(func() (olderPrograms, error) { return buildOlder(commit) }))
+	older, err := build.(func() (olderPrograms, error))()
+	must.Succeed(t, err)
+	return older
+}
+
+// buildOlder builds programs of a commit.
+func buildOlder(commit string) (o olderPrograms, err error) {
+	dir := filepath.Join(programs, commit)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return o, err
+	}
 	archive, err := exec.Command("git", "-C", module, "archive", commit).Output()
 	if err != nil {
-		t.Fatalf("git archive of %s: %v", commit, err)
+		return o, fmt.Errorf("git archive of %s: %w", commit, err)
 	}
 	tar := exec.Command("tar", "-x", "-C", dir)
 	tar.Stdin = bytes.NewReader(archive)
 	if out, err := tar.CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v: %s", err, out)
+		return o, fmt.Errorf("tar: %w: %s", err, out)
 	}
 	source, err := os.ReadFile("testdata/finalizer.go.txt")
-	must.Succeed(t, err)
-	must.Succeed(t, os.WriteFile(filepath.Join(dir, "examples/finalizer/main.go"), source, 0o600))
-	build := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", dir + "/programs/"}, packages...)...)
+	if err != nil {
+		return o, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "examples/finalizer/main.go"), source, 0o600); err != nil {
+		return o, err
+	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/programs/", "./cmd/coppice", "./examples/finalizer")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", build.Args, err, out)
+		return o, fmt.Errorf("%v: %w\n%s", build.Args, err, out)
 	}
-	return olderPrograms{coppice: dir + "/programs/coppice", finalizer: dir + "/programs/finalizer", conf: dir + "/deploy/nats/coppice.conf"}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return o, err
+	}
+	return olderPrograms{coppice: dir + "/programs/coppice", finalizer: dir + "/programs/finalizer", conf: dir + "/deploy/nats/coppice.conf"}, nil
 }
 
 // older starts a command of an older version with the user of a role.

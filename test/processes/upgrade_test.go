@@ -33,7 +33,7 @@ const longestWrite = 3 * 5 * time.Second
 func TestUpgrade(t *testing.T) {
 	nightly.Test(t, nightly.History, nightly.Minutes) // it builds the version before
 	t.Parallel()
-	u := newUpgrade(t, olderAt(t, versionBefore(t), "./cmd/coppice", "./examples/finalizer"))
+	u := newUpgrade(t, olderAt(t, versionBefore(t)))
 	u.start()
 	u.load(func() {
 		u.ended("the version before")
@@ -57,7 +57,7 @@ func TestUpgrade(t *testing.T) {
 func TestUpgradeFromBeforeTheFreeze(t *testing.T) {
 	nightly.Test(t, nightly.History, nightly.Minutes)
 	t.Parallel()
-	u := newUpgrade(t, olderOf(t, "EARLY_BASE", "./cmd/coppice", "./examples/finalizer"))
+	u := newUpgrade(t, olderOf(t, "EARLY_BASE"))
 	u.start()
 	u.load(func() {
 		u.ended("the commit before the freeze")
