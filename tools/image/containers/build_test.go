@@ -16,6 +16,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/tools/image/engine"
 )
 
 // The version of the images that the tests build.
@@ -41,19 +44,27 @@ func output(t *testing.T, dir, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// load builds the archive and loads it.
-func (e *engine) load(t *testing.T) {
+// images builds and runs images.
+type images struct{ *engine.Engine }
+
+func newImages(t *testing.T) *images {
 	t.Helper()
-	file := filepath.Join(e.dir, "coppice.tar")
+	return &images{engine.New(t, 15*time.Minute)}
+}
+
+// load builds the archive and loads it.
+func (e *images) load(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(e.Dir, "coppice.tar")
 	output(t, root, "go", "run", "./deploy/image", "-o", file, "-version", version)
-	e.podman(t, "load", "--input", file)
+	e.Podman(t, "load", "--input", file)
 }
 
 // build builds the Dockerfile from a clone of the repository. No registry is needed: the image that the Dockerfile
 // begins with is made here, and has Go, git and all else from the machine, whose directories are mounted while it builds.
-func (e *engine) build(t *testing.T) {
+func (e *images) build(t *testing.T) {
 	t.Helper()
-	context := filepath.Join(e.dir, "context")
+	context := filepath.Join(e.Dir, "context")
 	output(t, root, "git", "clone", "--quiet", ".", context)
 	// What .dockerignore leaves out must not get into the image, nor make git call the work tree changed.
 	if err := os.WriteFile(filepath.Join(context, "coppice.tar"), []byte("an earlier archive"), 0o600); err != nil {
@@ -75,7 +86,7 @@ func (e *engine) build(t *testing.T) {
 	for dir, at := range map[string]string{"/usr": "/usr", env(t, "GOROOT"): "/toolchain", env(t, "GOMODCACHE"): "/go/pkg/mod"} {
 		args = append(args, "--volume", dir+":"+at+":ro")
 	}
-	build := e.command("buildah", append(args, "--volume", env(t, "GOCACHE")+":/root/.cache/go-build", ".")...)
+	build := e.Command("buildah", append(args, "--volume", env(t, "GOCACHE")+":/root/.cache/go-build", ".")...)
 	build.Dir = context
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the Dockerfile: %v\n%s", err, out)
@@ -90,10 +101,10 @@ func env(t *testing.T, name string) string {
 
 // base makes the stand-in for the image with Go: empty directories, links as on a machine whose programs are all in
 // /usr, and the variables of the real image.
-func (e *engine) base(t *testing.T, name string) {
+func (e *images) base(t *testing.T, name string) {
 	t.Helper()
-	container := e.buildah(t, "from", "scratch")
-	dir := e.buildah(t, "mount", container)
+	container := e.Buildah(t, "from", "scratch")
+	dir := e.Buildah(t, "mount", container)
 	for _, d := range []string{"dev", "etc", "go/pkg/mod", "proc", "root/.cache/go-build", "run", "sys", "tmp", "toolchain", "usr", "var"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
@@ -107,14 +118,14 @@ func (e *engine) base(t *testing.T, name string) {
 	if err := os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e.buildah(t, "umount", container)
-	e.buildah(t, "config", "--env", "PATH=/toolchain/bin:/usr/sbin:/usr/bin", "--env", "GOPATH=/go", "--env", "GOTOOLCHAIN=local", container)
-	e.buildah(t, "commit", "--rm", container, name)
+	e.Buildah(t, "umount", container)
+	e.Buildah(t, "config", "--env", "PATH=/toolchain/bin:/usr/sbin:/usr/bin", "--env", "GOPATH=/go", "--env", "GOTOOLCHAIN=local", container)
+	e.Buildah(t, "commit", "--rm", container, name)
 }
 
 // The archive and the Dockerfile give images with the same configuration, and the same files, byte by byte.
 func TestSameImage(t *testing.T) {
-	e := newEngine(t)
+	e := newImages(t)
 	e.load(t)
 	e.build(t)
 	archive, dockerfile := e.inspect(t, archived), e.inspect(t, docker)
@@ -131,7 +142,7 @@ func TestSameImage(t *testing.T) {
 		t.Errorf("the image of the archive has the files\n%v\nthat of the Dockerfile has\n%v", a, b)
 	}
 	for _, name := range []string{archived, docker} {
-		if got := e.podman(t, "run", "--rm", "--network", "none", "--no-healthcheck", name, "version"); !strings.HasPrefix(got, "coppice "+version+" ") {
+		if got := e.Podman(t, "run", "--rm", "--network", "none", "--no-healthcheck", name, "version"); !strings.HasPrefix(got, "coppice "+version+" ") {
 			t.Errorf("%s: coppice version prints %s", name, got)
 		}
 		e.runs(t, name)
@@ -139,10 +150,10 @@ func TestSameImage(t *testing.T) {
 }
 
 // inspect returns what podman knows of an image that two builds must have in common.
-func (e *engine) inspect(t *testing.T, name string) map[string]any {
+func (e *images) inspect(t *testing.T, name string) map[string]any {
 	t.Helper()
 	var all []map[string]any
-	if err := json.Unmarshal([]byte(e.podman(t, "image", "inspect", name)), &all); err != nil || len(all) != 1 {
+	if err := json.Unmarshal([]byte(e.Podman(t, "image", "inspect", name)), &all); err != nil || len(all) != 1 {
 		t.Fatalf("podman image inspect %s: %v", name, err)
 	}
 	common := map[string]any{}
@@ -153,12 +164,12 @@ func (e *engine) inspect(t *testing.T, name string) map[string]any {
 }
 
 // files returns the files of an image: type, mode, owner and checksum of each.
-func (e *engine) files(t *testing.T, name string) map[string]string {
+func (e *images) files(t *testing.T, name string) map[string]string {
 	t.Helper()
-	container := e.podman(t, "create", "--no-healthcheck", name)
-	file := filepath.Join(e.dir, "export.tar")
-	e.podman(t, "export", "--output", file, container)
-	e.podman(t, "rm", "--volumes", container)
+	container := e.Podman(t, "create", "--no-healthcheck", name)
+	file := filepath.Join(e.Dir, "export.tar")
+	e.Podman(t, "export", "--output", file, container)
+	e.Podman(t, "rm", "--volumes", container)
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
