@@ -40,19 +40,27 @@ var othersFlags = map[string][]string{
 	},
 	"kubectl and helm": {"from-file", "from-literal", "reset-then-reuse-values", "server-side", "set", "values", "version"},
 	"nats-server":      {"config", "signal"},
+	"prometheus":       {"storage"},
 	"systemd-tmpfiles": {"create"},
 }
 
 // ports that are not those of Coppice's HTTP servers.
 var othersPorts = map[string]string{
 	"4222": "clients of NATS", "6222": "routes of NATS", "8222": "monitoring of NATS", "9090": "Prometheus",
+	"4223": "clients of a second NATS server", "4224": "clients of a third NATS server", "3000": "Grafana",
 }
+
+// composeVariables name images in files of Compose.
+var composeVariables = []string{"COPPICE_IMAGE", "NATS_IMAGE"}
 
 // serviceVariables are the variables of the environment that Coppice reads, or that its NATS configuration names.
 func serviceVariables() map[string]bool {
 	known := map[string]bool{"COPPICE_SECRET": true, "COPPICE_ACTOR": true}
 	for _, r := range natsconf.DefaultRoles() {
 		known[natsconf.PasswordVariable(r.Name)] = true
+	}
+	for _, name := range composeVariables {
+		known[name] = true
 	}
 	inHelp := regexp.MustCompile(`\(\$((?:COPPICE|NATS)_[A-Z_]+)`)
 	eachFlag(func(f *pflag.Flag) {
