@@ -45,6 +45,7 @@ func follow(t *testing.T, compose string) {
 		{has: "../finalizer", want: []string{"cleaning up after pods/web-7d4-x", "removed 4/4", "state equals the log"}, after: func() { cluster(u) }},
 		{has: "promtool", want: []string{"{} => 7 "}, after: func() { during = clusterWork(u, "upgrade") }},
 		{has: "0.1.1", want: []string{"coppice 0.1.1 "}, after: func() { during.end(); upgraded(u) }},
+		{has: "coppice backup", want: []string{"realm default: revision ", "realm default: would be restored at revision "}},
 		{has: "down --timeout", after: func() { u.empty("ps --all --quiet", "volume ls --quiet") }},
 		{has: "rm -r data"},
 	}

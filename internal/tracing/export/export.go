@@ -6,6 +6,7 @@ package export
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ type Config struct {
 // Provider records spans and exports them.
 type Provider struct {
 	*sdktrace.TracerProvider
+	endpoint string
 }
 
 // New returns a provider, or nil if the environment asks for no export:
@@ -58,7 +60,7 @@ func New(ctx context.Context, c Config) (*Provider, error) {
 	reported := rate.Sometimes{First: 5, Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { reported.Do(func() { c.Report(err) }) }))
 	otel.SetLogger(logr.New(logged{}))
-	client, err := c.client()
+	client, endpoint, err := c.client()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func New(ctx context.Context, c Config) (*Provider, error) {
 	if err != nil && of == nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	} // otherwise an attribute is malformed: it was reported
-	return &Provider{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(of))}, nil
+	return &Provider{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(of)), endpoint}, nil
 }
 
 func (c *Config) enabled() (bool, error) {
@@ -93,20 +95,42 @@ func (c *Config) enabled() (bool, error) {
 	}
 }
 
-func (c *Config) client() (otlptrace.Client, error) {
-	name := "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
-	protocol := c.Getenv(name)
-	if protocol == "" {
-		name = "OTEL_EXPORTER_OTLP_PROTOCOL"
-		protocol = c.Getenv(name)
+// setting returns a setting of traces, or else that of all signals, and the variable that has it; "" if neither is set.
+func (c *Config) setting(what string) (variable, value string) {
+	for _, variable = range []string{"OTEL_EXPORTER_OTLP_TRACES_" + what, "OTEL_EXPORTER_OTLP_" + what} {
+		if value = c.Getenv(variable); value != "" {
+			return variable, value
+		}
 	}
-	switch protocol {
+	return variable, ""
+}
+
+// client returns the client of the collector, and where it sends spans.
+func (c *Config) client() (of otlptrace.Client, endpoint string, err error) {
+	variable, endpoint := c.setting("ENDPOINT")
+	if endpoint != "" {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return nil, "", fmt.Errorf("%s=%s: write a URL, such as http://collector:4318", variable, endpoint)
+		}
+	}
+	// The libraries read the endpoint from the environment. Without one they would use TLS.
+	switch variable, protocol := c.setting("PROTOCOL"); protocol {
 	case "", "http/protobuf":
-		return otlptracehttp.NewClient(), nil
+		if endpoint == "" {
+			endpoint = "http://localhost:4318"
+			return otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(endpoint + "/v1/traces")), endpoint, nil
+		}
+		return otlptracehttp.NewClient(), endpoint, nil
 	case "grpc":
-		return otlptracegrpc.NewClient(), nil
+		if endpoint == "" {
+			endpoint = "http://localhost:4317"
+			return otlptracegrpc.NewClient(otlptracegrpc.WithEndpointURL(endpoint)), endpoint, nil
+		}
+		return otlptracegrpc.NewClient(), endpoint, nil
+	default:
+		return nil, "", fmt.Errorf("%s=%s: set it to http/protobuf, which is the default, or to grpc", variable, protocol)
 	}
-	return nil, fmt.Errorf("%s=%s: set it to http/protobuf, which is the default, or to grpc", name, protocol)
 }
 
 // logged passes errors of OpenTelemetry's log, such as of an endpoint that is no URL, to its error handler, and drops other messages.
@@ -128,5 +152,8 @@ const closeTime = 3 * time.Second
 func (p *Provider) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	return p.Shutdown(ctx)
+	if err := p.Shutdown(ctx); err != nil {
+		return fmt.Errorf("spans were not exported to %s: %w", p.endpoint, err)
+	}
+	return nil
 }

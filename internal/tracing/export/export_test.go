@@ -10,16 +10,18 @@ func TestEnabled(t *testing.T) {
 	t.Parallel()
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318"
 	for variables, want := range map[string]string{
-		"":                                             "off",
-		"OTEL_SERVICE_NAME=x":                          "off",
-		endpoint:                                       "on",
-		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=x":         "on",
-		"OTEL_TRACES_EXPORTER=otlp":                    "on",
-		"OTEL_TRACES_EXPORTER=none " + endpoint:        "off",
-		"OTEL_SDK_DISABLED=TRUE " + endpoint:           "off",
-		"OTEL_SDK_DISABLED=no " + endpoint:             "on",
-		"OTEL_TRACES_EXPORTER=console":                 "OTEL_TRACES_EXPORTER=console: coppice exports traces by OTLP only",
-		endpoint + " OTEL_EXPORTER_OTLP_PROTOCOL=grpc": "on",
+		"":                                     "off",
+		"OTEL_SERVICE_NAME=x":                  "off",
+		endpoint:                               "on",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=x": "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=x: write a URL",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4318":                                                "OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4318: write a URL",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://c:1/v1/traces OTEL_EXPORTER_OTLP_ENDPOINT=x":    "on",
+		"OTEL_TRACES_EXPORTER=otlp":                                                                 "on",
+		"OTEL_TRACES_EXPORTER=none " + endpoint:                                                     "off",
+		"OTEL_SDK_DISABLED=TRUE " + endpoint:                                                        "off",
+		"OTEL_SDK_DISABLED=no " + endpoint:                                                          "on",
+		"OTEL_TRACES_EXPORTER=console":                                                              "OTEL_TRACES_EXPORTER=console: coppice exports traces by OTLP only",
+		endpoint + " OTEL_EXPORTER_OTLP_PROTOCOL=grpc":                                              "on",
 		endpoint + " OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf":                                     "on",
 		endpoint + " OTEL_EXPORTER_OTLP_PROTOCOL=http/json":                                         "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: set it to http/protobuf",
 		endpoint + " OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/json": "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/json: set it to",
@@ -34,7 +36,7 @@ func TestEnabled(t *testing.T) {
 		on, err := c.enabled()
 		if on {
 			got = "on"
-			_, err = c.client()
+			_, _, err = c.client()
 		}
 		if err != nil {
 			got = err.Error()
