@@ -18,9 +18,12 @@ const (
 	variableState  = "TRACESTATE"
 )
 
-// traced runs a command whose spans are exported if the environment asks for it. A command that runs no services
+// traced runs a command whose spans are exported if the environment asks for it, and if it can connect to NATS. A command that runs no services
 // has a span of its own, in the trace of the environment if it has one; a benchmark has none.
 func traced(a *cli.App, c *cobra.Command, run func() error) (err error) {
+	if !runsServices(c) && c.Name() != "demo" && c.Flags().Lookup("server") == nil {
+		return run() // it does not connect: a collector that does not answer must not delay it
+	}
 	service := "coppice"
 	if runsServices(c) {
 		service += "-" + c.Name()

@@ -23,7 +23,7 @@ var (
 	// ErrNothingListens is the error of Check if no program listens at the address.
 	ErrNothingListens = errors.New("no program listens there")
 	// ErrNotCoppice is the error of Check if another program replies.
-	ErrNotCoppice = errors.New("the program that listens there is not a service of Coppice")
+	ErrNotCoppice = errors.New("the program that listens there is not a service of Coppice, or is one of an earlier version, whose /readyz has the status 200 when it is ready")
 )
 
 // maxReason is the longest text of a service that waits, in bytes.

@@ -105,11 +105,14 @@ func transport(subject string, err error) error {
 
 // unanswered says that no service receives requests on a subject.
 func unanswered(subject string) string {
+	why := "there"
 	switch bus.RequestName(subject) {
 	case bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms, bus.OpRealms:
 		return "no graph service answers"
+	case bus.VerbArchive: // the newest verb
+		why = "the graph services are of a version without this verb, there"
 	}
-	return fmt.Sprintf("no graph service answers for realm %q: there is no such realm, its writer is just starting, or it has failed; /readyz and the log of the graph service say why", bus.RealmOf(subject))
+	return fmt.Sprintf("no graph service answers for realm %q: %s is no such realm, its writer is just starting, or it has failed; /readyz and the log of the graph service say why", bus.RealmOf(subject), why)
 }
 
 // Answers reports whether a service answers requests on a subject. It returns false

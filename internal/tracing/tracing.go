@@ -21,6 +21,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
@@ -53,6 +54,20 @@ const (
 	Attempt   = attribute.Key("messaging.nats.delivered") // number of deliveries of a message
 	Bytes     = attribute.Key("messaging.message.body.size")
 )
+
+// maxText is the maximum length of a text in a span, in bytes.
+const maxText = 1 << 10
+
+// Text returns an attribute with a text of a client. What is not UTF-8 is replaced: an exporter would drop all spans
+// of a batch with it.
+func Text(key attribute.Key, text string) attribute.KeyValue { return key.String(valid(text)) }
+
+// SetName names a span, also after a text of a client.
+func SetName(span trace.Span, name string) { span.SetName(valid(name)) }
+
+func valid(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxText)], "\uFFFD")
+}
 
 // System names NATS in the spans of messages.
 var System = attribute.String("messaging.system", "nats")
@@ -121,7 +136,7 @@ func Sampled(ctx context.Context) bool { return trace.SpanContextFromContext(ctx
 // End ends a span. An error sets its status and, if it is a refusal, its reason.
 func End(span trace.Span, err error) {
 	if err != nil && span.IsRecording() {
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, valid(err.Error()))
 		var e *api.Error
 		if errors.As(err, &e) {
 			span.SetAttributes(Reason.String(string(e.Reason)))

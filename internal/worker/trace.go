@@ -17,5 +17,5 @@ func (c *Config) startSpan(ctx context.Context, m *Message) (context.Context, tr
 		return ctx, noop.Span{}
 	}
 	return c.Tracer.Start(ctx, "process", trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(tracing.System, tracing.Subject.String(m.Subject), tracing.Realm.String(c.Realm), tracing.Attempt.Int64(int64(m.Delivered))))
+		trace.WithAttributes(tracing.System, tracing.Text(tracing.Subject, m.Subject), tracing.Realm.String(c.Realm), tracing.Attempt.Int64(int64(m.Delivered))))
 }

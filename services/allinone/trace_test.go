@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/must"
 	"github.com/coppice-gc/coppice/internal/testkit/stack"
@@ -62,6 +67,11 @@ func TestTraceOfCascade(t *testing.T) {
 	}
 	var spans []sdktrace.ReadOnlySpan
 	var names []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("%q", names)
+		}
+	}()
 	testkit.WaitFor(t, ctx, "the spans", func() bool {
 		spans, names = nil, nil
 		for _, span := range recorder.Ended()[before:] {
@@ -124,5 +134,87 @@ func TestTracePassesThrough(t *testing.T) {
 	must.Succeed(t, err)
 	if got := testkit.Receive(t, ctx, "the call", inCall); got.TraceID() != of.TraceID() || got.SpanID() != of.SpanID() || !got.IsSampled() {
 		t.Errorf("the call carries %v, want %v", got, of)
+	}
+}
+
+// A request whose subject is no UTF-8 has a span that can be exported: an exporter drops all spans of a batch with one that cannot.
+func TestTraceOfInvalidText(t *testing.T) {
+	t.Parallel()
+	recorder := tracetest.NewSpanRecorder()
+	s := stack.Start(t, allinone.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))})
+	const subject = "coppice.default.api.ana\xff.get._.configmaps\xfe.ns\xfd"
+	_, err := s.Conn().RequestMsgWithContext(s.Ctx, &nats.Msg{Subject: subject, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}})
+	must.Succeed(t, err)
+	var texts []string
+	testkit.WaitFor(t, s.Ctx, "the span", func() bool {
+		for _, span := range recorder.Ended() {
+			if strings.HasPrefix(span.Name(), bus.VerbGet) {
+				texts = append(texts, span.Name(), span.Status().Description)
+				for _, a := range span.Attributes() {
+					texts = append(texts, a.Value.AsString())
+				}
+			}
+		}
+		return len(texts) > 0
+	})
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			t.Errorf("the span has %q", text)
+		}
+	}
+}
+
+// Requests of callers that are not sampled begin no trace, also if they share a request. One with sampled callers is in the trace of
+// the first of them, and linked with the others.
+func TestTraceOfBatch(t *testing.T) {
+	t.Parallel()
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	s := stack.Start(t, allinone.Config{TracerProvider: provider})
+	c := client.New(s.Conn(), client.WithTracerProvider(provider))
+	round := 0
+	create := func(caller func(context.Context) context.Context) {
+		round++
+		var callers sync.WaitGroup
+		for i := range 64 { // many more than the requests that are in flight at the same time
+			callers.Go(func() {
+				if _, err := c.Resource(configMaps, "shop").Create(caller(s.Ctx), named(fmt.Sprintf("c-%d-%d", round, i))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+	}
+	unsampled := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
+	for range 5 {
+		create(func(ctx context.Context) context.Context { return trace.ContextWithSpanContext(ctx, unsampled) })
+	}
+	if spans := recorder.Started(); len(spans) > 0 {
+		t.Errorf("callers that are not sampled have %d spans, such as %q", len(spans), spans[0].Name())
+	}
+	var batch sdktrace.ReadOnlySpan
+	testkit.WaitFor(t, s.Ctx, "a batch of several callers", func() bool {
+		create(func(ctx context.Context) context.Context {
+			ctx, span := provider.Tracer("test").Start(ctx, "caller")
+			span.End()
+			return ctx
+		})
+		for _, span := range recorder.Ended() {
+			if span.Name() == "batch" && len(span.Links()) > 0 {
+				batch = span
+			}
+		}
+		return batch != nil
+	})
+	callers := map[trace.SpanID]bool{}
+	for _, span := range recorder.Ended() {
+		if span.Name() == "caller" {
+			callers[span.SpanContext().SpanID()] = true
+		}
+	}
+	for _, of := range append([]trace.SpanContext{batch.Parent()}, batch.Links()[0].SpanContext) {
+		if !callers[of.SpanID()] {
+			t.Errorf("the batch belongs to %v, which is no caller", of)
+		}
 	}
 }

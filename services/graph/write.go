@@ -104,7 +104,7 @@ func (t *term) applied(c writer.Applied) {
 		t.skipAll(c.Position-1, c.Skipped, "they came between two commits")
 	}
 	t.metrics.queue(t.w)
-	t.prop.Trace(c.Pending, c.Traces)
+	t.prop.Trace(c.Pending, c.Traces.Changed, c.Traces.Related)
 	t.prop.Notify(c.Pending)
 	if len(t.state.Kinds().Policies()) > 0 {
 		t.walker.Notify()

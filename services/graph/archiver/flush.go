@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/archive"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Flushed says what of the log the archive has.
@@ -40,7 +41,7 @@ func newFlushing() flushing {
 func (a *Archiver) Flush(ctx context.Context, until uint64, again bool) (Flushed, error) {
 	f := &a.flushing
 	f.mu.Lock()
-	if again || until > f.until {
+	if again || until > f.until || f.failed != nil { // a call after a failure tries again
 		f.done, f.failed = Flushed{}, nil
 	}
 	f.until = max(f.until, until)
@@ -111,7 +112,8 @@ func (w *work) flush(ctx context.Context) (put bool, err error) {
 	w.flushing.mu.Lock()
 	until := w.flushing.until
 	w.flushing.mu.Unlock()
-	last := w.at.Checkpoint().GetSequence()
+	end := w.at.Checkpoint()
+	last := end.GetSequence()
 	if last < until {
 		return false, nil // the next step looks again
 	}
@@ -125,21 +127,22 @@ func (w *work) flush(ctx context.Context) (put bool, err error) {
 	if err := w.has(last); err != nil {
 		return false, err
 	}
-	done, err := w.archived(ctx, last)
+	done, err := w.archived(ctx, end)
 	if err == nil {
 		w.flushing.finish(done)
 	}
 	return w.done.Segments > before, err
 }
 
-// archived returns the last commit that the archive has. It has the commit last.
-func (w *work) archived(ctx context.Context, last uint64) (done Flushed, err error) {
+// archived returns the last commit that the archive has. It has the commit of a checkpoint.
+func (w *work) archived(ctx context.Context, end *coppicev1.Checkpoint) (done Flushed, err error) {
+	last := end.GetSequence()
 	if w.base.Sequence >= last {
 		return Flushed{w.base.Sequence, w.base.Revision}, nil
 	}
 	chain := archive.Chain(w.segments, last)
 	if len(chain) == 0 { // it was pruned
-		return Flushed{Sequence: last, Revision: w.at.Checkpoint().GetRevision()}, nil
+		return Flushed{Sequence: last, Revision: end.GetRevision()}, nil
 	}
 	info, err := w.openSegment(ctx, chain[len(chain)-1])
 	return Flushed{info.Last.Sequence, info.Last.Revision}, err

@@ -71,15 +71,21 @@ func (o *outbox) call(ctx context.Context, about callID, to string, call proto.M
 
 // put publishes a message, and waits for earlier ones when there are many.
 func (o *outbox) put(ctx context.Context, s sent) error {
-	if err := o.publish(ctx, s); err != nil {
-		return err
+	err := o.publish(ctx, s)
+	for err == nil && len(o.pending) >= maxPending {
+		err = o.settle(ctx, o.pop())
 	}
-	for len(o.pending) >= maxPending {
-		if err := o.settle(ctx, o.pop()); err != nil {
-			return err
+	return o.giveUp(err)
+}
+
+// giveUp ends the spans of the messages that are not settled, unless err is nil, and returns err.
+func (o *outbox) giveUp(err error) error {
+	if err != nil {
+		for _, s := range o.pending {
+			s.span.end(err)
 		}
 	}
-	return nil
+	return err
 }
 
 func (o *outbox) pop() sent {
@@ -99,6 +105,7 @@ func (o *outbox) publish(ctx context.Context, s sent) error {
 			return o.unsendable(s, err)
 		}
 		if err := poll.Sleep(ctx, fullPause); err != nil {
+			s.span.end(err)
 			return err
 		}
 	}
@@ -116,6 +123,7 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 		return nil
 	case err = <-s.future.Err():
 	case <-ctx.Done():
+		s.span.end(ctx.Err())
 		return ctx.Err()
 	case <-time.After(ackTimeout):
 		err = nats.ErrTimeout
@@ -135,6 +143,7 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 	}
 	// Duplicate work has no effect, and the stream refuses a duplicate call.
 	if err := poll.Sleep(ctx, fullPause); err != nil {
+		s.span.end(err)
 		return err
 	}
 	s.m = &nats.Msg{Subject: s.m.Subject, Header: s.m.Header, Data: s.m.Data}
@@ -145,7 +154,7 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 func (o *outbox) flush(ctx context.Context) error {
 	for len(o.pending) > 0 {
 		if err := o.settle(ctx, o.pop()); err != nil {
-			return err
+			return o.giveUp(err)
 		}
 	}
 	return nil

@@ -27,42 +27,70 @@ const (
 // continues this trace. It is safe for concurrent use.
 type traces struct {
 	mu    sync.Mutex
-	of    map[uid.UID]trace.SpanContext
-	order []uid.UID // as they were added; some of them are forgotten
+	of    map[uid.UID]rowTrace
+	added uint64
+	order []addedRow // those of rows that were forgotten are removed when there are many
 }
 
-func newTraces() *traces { return &traces{of: map[uid.UID]trace.SpanContext{}} }
+type rowTrace struct {
+	trace.SpanContext
+	added uint64
+}
 
-// Trace notes the traces of the rows that a commit changed. of has those of the objects that the commit changed;
-// nil for none. Call it before Notify.
-func (p *Propagator) Trace(changes []state.WorkChange, of map[uid.UID]trace.SpanContext) {
-	if len(of) > 0 {
-		p.traces.add(changes, of)
+// addedRow is a row in the order in which traces of rows were added, which added counts.
+type addedRow struct {
+	uid   uid.UID
+	added uint64
+}
+
+func newTraces() *traces { return &traces{of: map[uid.UID]rowTrace{}} }
+
+// Trace notes the traces of the rows that a commit changed. changed has those of the objects that the commit changed; related
+// has those of their owners and of what they use, whose rows keep the trace that they have. Both are nil for none. Call Trace
+// before Notify.
+func (p *Propagator) Trace(rows []state.WorkChange, changed, related map[uid.UID]trace.SpanContext) {
+	if len(changed) > 0 {
+		p.traces.add(rows, changed, related)
 	}
 }
 
-func (t *traces) add(changes []state.WorkChange, of map[uid.UID]trace.SpanContext) {
+func (t *traces) add(changes []state.WorkChange, changed, related map[uid.UID]trace.SpanContext) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range changes {
 		u := changes[i].UID
-		c, traced := of[u]
-		if !traced || !changes[i].Has {
+		if !changes[i].Has {
 			continue
 		}
-		if _, has := t.of[u]; !has {
-			t.order = append(t.order, u)
+		row, has := t.of[u]
+		c, traced := changed[u]
+		if !traced && !has {
+			c, traced = related[u]
 		}
-		t.of[u] = c
+		if !traced {
+			continue
+		}
+		if !has {
+			t.added++
+			row.added = t.added
+			t.order = append(t.order, addedRow{u, t.added})
+		}
+		row.SpanContext = c.WithTraceState(trace.TraceState{}) // a client can make it large
+		t.of[u] = row
 	}
 	for len(t.of) > maxTraces {
-		delete(t.of, t.order[0])
+		if first := t.order[0]; t.current(first) {
+			delete(t.of, first.uid)
+		}
 		t.order = t.order[1:]
 	}
 	if len(t.order) > 2*maxTraces {
-		t.order = slices.DeleteFunc(slices.Clone(t.order), func(u uid.UID) bool { _, has := t.of[u]; return !has })
+		t.order = slices.DeleteFunc(slices.Clone(t.order), func(a addedRow) bool { return !t.current(a) })
 	}
 }
+
+// current reports whether a row was not forgotten since it was added.
+func (t *traces) current(a addedRow) bool { return t.of[a.uid].added == a.added }
 
 // forget forgets rows that are gone.
 func (t *traces) forget(gone []uid.UID) {
@@ -89,7 +117,7 @@ func (t *traces) requests(rows iter.Seq[uid.UID]) (list []trace.SpanContext) {
 	for u := range rows {
 		c, traced := t.of[u]
 		if traced && !slices.ContainsFunc(list, c.Equal) {
-			if list = append(list, c); len(list) == maxLinked {
+			if list = append(list, c.SpanContext); len(list) == maxLinked {
 				break
 			}
 		}
@@ -114,7 +142,7 @@ func (p *Propagator) startSpan(subject string, rows iter.Seq[uid.UID]) (s messag
 	start := func(of trace.SpanContext, links ...trace.SpanContext) context.Context {
 		ctx := trace.ContextWithSpanContext(context.Background(), of)
 		ctx, span := p.c.Tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindProducer), trace.WithLinks(tracing.Links(links)...),
-			trace.WithAttributes(tracing.System, tracing.Subject.String(subject), tracing.Realm.String(p.c.Realm)))
+			trace.WithAttributes(tracing.System, tracing.Text(tracing.Subject, subject), tracing.Realm.String(p.c.Realm)))
 		s.spans = append(s.spans, span)
 		return ctx
 	}

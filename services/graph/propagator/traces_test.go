@@ -19,7 +19,7 @@ import (
 // traced notes a request of a new trace for a row.
 func traced(p *Propagator, u uid.UID) trace.Span {
 	_, span := p.c.Tracer.Start(context.Background(), "request")
-	p.Trace([]state.WorkChange{{UID: u, Has: true}}, map[uid.UID]trace.SpanContext{u: span.SpanContext()})
+	p.Trace([]state.WorkChange{{UID: u, Has: true}}, map[uid.UID]trace.SpanContext{u: span.SpanContext()}, nil)
 	return span
 }
 
@@ -33,7 +33,13 @@ func TestMessageOfSeveralTraces(t *testing.T) {
 	_, sameTrace := p.c.Tracer.Start(trace.ContextWithSpan(context.Background(), first), "request")
 	p.Trace([]state.WorkChange{{UID: "d", Has: true}, {UID: "gone"}}, map[uid.UID]trace.SpanContext{
 		"d": sameTrace.SpanContext(), "gone": second.SpanContext(), "without a row": second.SpanContext(),
-	})
+	}, nil)
+	p.Trace([]state.WorkChange{{UID: "a", Has: true}, {UID: "owner", Has: true}}, map[uid.UID]trace.SpanContext{"x": second.SpanContext()},
+		map[uid.UID]trace.SpanContext{"a": second.SpanContext(), "owner": second.SpanContext()})
+	if got := p.traces.requests(just("owner")); len(got) != 1 || !got[0].Equal(second.SpanContext()) {
+		t.Errorf("the row of an owner has the trace %v", got)
+	}
+	p.traces.forget([]uid.UID{"owner"})
 	if n := len(p.traces.of); n != 3 {
 		t.Errorf("%d rows have a trace, want 3", n)
 	}
@@ -73,7 +79,7 @@ func TestTracesAreBounded(t *testing.T) {
 	const extra = 10
 	for i := range maxTraces + extra {
 		u := uid.UID(fmt.Sprint(i))
-		p.Trace([]state.WorkChange{{UID: u, Has: true}}, map[uid.UID]trace.SpanContext{u: of})
+		p.Trace([]state.WorkChange{{UID: u, Has: true}}, map[uid.UID]trace.SpanContext{u: of}, nil)
 	}
 	for i, want := range map[int]bool{extra - 1: false, extra: true, maxTraces + extra - 1: true} {
 		if has := len(p.traces.requests(just(uid.UID(fmt.Sprint(i))))) > 0; has != want {
@@ -81,8 +87,8 @@ func TestTracesAreBounded(t *testing.T) {
 		}
 	}
 	for i := range 5 * maxTraces {
-		u := uid.UID(fmt.Sprint("short-", i))
-		p.Trace([]state.WorkChange{{UID: u, Has: true}}, map[uid.UID]trace.SpanContext{u: of})
+		u := uid.UID(fmt.Sprint("short-", i%3)) // the same ones again and again
+		p.Trace([]state.WorkChange{{UID: u, Has: true}}, map[uid.UID]trace.SpanContext{u: of}, nil)
 		p.traces.forget([]uid.UID{u})
 	}
 	if n := len(p.traces.order); n > 2*maxTraces || len(p.traces.of) > maxTraces {

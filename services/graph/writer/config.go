@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -122,8 +121,7 @@ type Applied struct {
 	Requests          int
 	Changes           []state.Change // those that are watched
 	Pending           []state.WorkChange
-	// Traces has the trace of each object that a sampled request has changed; nil if there is none.
-	Traces map[uid.UID]trace.SpanContext
+	Traces            Traces
 	// SessionClosed: an import session was closed. Its objects no longer wait for owners
 	// that the session might still have created.
 	SessionClosed bool

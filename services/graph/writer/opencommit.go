@@ -133,7 +133,7 @@ func (d *OpenCommit) Add(events []lifecycle.Event, replySize int) (last state.Ch
 			d.fail(err)
 			return last, true
 		}
-		d.traced.changed(p.e.UID)
+		d.traced.changed(p.e.UID, p.n)
 		if watched {
 			last.Record(p.resource, before)
 			d.changes = append(d.changes, last)

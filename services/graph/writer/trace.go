@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
@@ -15,7 +16,15 @@ import (
 type traced struct {
 	requests []trace.Span
 	current  trace.Span // of the request that is being decided; nil unless it is sampled
-	of       map[uid.UID]trace.SpanContext
+	of       Traces
+}
+
+// Traces has the traces of the sampled requests of a commit by the uids of objects.
+type Traces struct {
+	// Changed are the objects that a request has changed.
+	Changed map[uid.UID]trace.SpanContext
+	// Related are their owners and what they use: a change of an object may be all that their work waits for.
+	Related map[uid.UID]trace.SpanContext
 }
 
 // begin begins a request.
@@ -34,15 +43,22 @@ func (t *traced) added() {
 	}
 }
 
-// changed notes that the current request has changed an object.
-func (t *traced) changed(u uid.UID) {
+// changed notes that the current request has changed an object, which has a node.
+func (t *traced) changed(u uid.UID, n *lifecycle.Node) {
 	if t.current == nil {
 		return
 	}
-	if t.of == nil {
-		t.of = map[uid.UID]trace.SpanContext{}
+	if t.of.Changed == nil {
+		t.of = Traces{map[uid.UID]trace.SpanContext{}, map[uid.UID]trace.SpanContext{}}
 	}
-	t.of[u] = t.current.SpanContext()
+	of := t.current.SpanContext()
+	t.of.Changed[u] = of
+	for i := range n.Owners {
+		t.of.Related[n.Owners[i].UID] = of
+	}
+	for i := range n.Uses {
+		t.of.Related[n.Uses[i].UID] = of
+	}
 }
 
 // startSpan starts the span of a commit. It belongs to the trace of the first sampled request of the

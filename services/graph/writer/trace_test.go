@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -23,11 +26,11 @@ func TestTraceOfCommit(t *testing.T) {
 	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
-	traces := make(chan map[uid.UID]trace.SpanContext, 100)
+	traces := make(chan writer.Traces, 100)
 	b := start(t, func(c *writer.Config) {
 		c.Tracer = tracing.Tracer(provider)
 		c.Applied = func(a writer.Applied) {
-			if len(a.Traces) > 0 {
+			if len(a.Traces.Changed) > 0 {
 				traces <- a.Traces
 			}
 		}
@@ -61,7 +64,7 @@ func TestTraceOfCommit(t *testing.T) {
 			changed[u] = requests[i/2].SpanContext()
 		}
 	}
-	got := testkit.Receive(t, b.ctx, "the traces of the commit", traces)
+	got := testkit.Receive(t, b.ctx, "the traces of the commit", traces).Changed
 	if len(got) != len(changed) {
 		t.Errorf("%d objects have traces, want %d", len(got), len(changed))
 	}
@@ -90,5 +93,23 @@ func TestTraceOfCommit(t *testing.T) {
 		if linked := len(links) == 1 && links[0].SpanContext.Equal(commit.SpanContext()); linked != (i > 0) {
 			t.Errorf("request %d is linked with %v", i, links)
 		}
+	}
+}
+
+// The span of a request that is dropped, because its client no longer waits, ends with an error.
+func TestTraceOfDropped(t *testing.T) {
+	t.Parallel()
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	b := start(t, nil)
+	_, release := b.underWay()
+	r := create("late")
+	_, r.Span = tracing.Tracer(provider).Start(context.Background(), "late")
+	r.Expires = time.Now().Add(-time.Second)
+	b.submit(r)
+	release()
+	testkit.WaitFor(t, b.ctx, "the span to end", func() bool { return len(recorder.Ended()) == 1 })
+	if s := recorder.Ended()[0].Status(); s.Code != codes.Error || !strings.Contains(s.Description, "dropped") {
+		t.Errorf("the span ended with %v", s)
 	}
 }

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -72,8 +74,14 @@ func (w *Writer) dropExpired(r *Request) (bool, error) {
 		return false, nil
 	}
 	w.c.Counted(CountExpired)
+	if r.Span != nil {
+		tracing.End(r.Span, errExpired)
+	}
 	return true, nil
 }
+
+// errExpired is in the span of a request that was dropped.
+var errExpired = errors.New("the client no longer waits; the request was dropped")
 
 // noClientWaits reports whether no client waits any more for the outcome of a request. If remove is
 // true, it then removes the unanswered command.

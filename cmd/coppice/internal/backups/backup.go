@@ -42,7 +42,7 @@ nats://bucket or s3://bucket/prefix?endpoint=URL. Realms that are paused are inc
 being deleted is not, and is named.
 
 The graph services put what was committed so far into their archive. The command then copies the
-entries of the archive that the backup does not have, and verifies each. At last it stores a
+entries of the archive that the backup does not have, and verifies each. Finally, it stores a
 manifest, with the name, the realm id and the last commit of each realm. Without it there is no
 backup: after a failure an earlier backup in the same place stays as it is, and the same command
 continues. A second backup to the same place copies what is new.
@@ -50,7 +50,8 @@ continues. A second backup to the same place copies what is new.
 Connect as an operator. The archive must be readable here: where it is mounted in another
 place, name that with --archive. An archive in a NATS object store needs the user admin.
 
-The secret of the installation is not in the backup. 'coppice restore-backup' restores it.`,
+The secret of the installation is not in the backup. To restore a backup, run
+'coppice restore-backup'.`,
 		Example: `  coppice backup /backup/coppice
   coppice backup 's3://backup/coppice?endpoint=https://s3.example.com' --archive file:///mnt/archive`,
 		Args: cobra.ExactArgs(1),
@@ -157,7 +158,7 @@ func (t *taking) archiveRealms(ctx context.Context, b *archive.Backup) error {
 }
 
 func (t *taking) archiveRealm(ctx context.Context, b *archive.Backup, name string) error {
-	c := client.New(t.Conn, client.WithRealm(name), client.WithActor(t.Dial.Actor), client.WithTimeout(t.Dial.Timeout), client.WithRetryTimeout(t.Dial.Timeout))
+	c := client.New(t.Conn, client.WithRealm(name), client.WithActor(t.Dial.Actor), client.WithTimeout(t.Dial.Timeout), client.WithRetryTimeout(t.Dial.Timeout), client.WithTracerProvider(t.Traces))
 	began, said := t.Clock(), false
 	done, err := c.Operations().Archive(ctx, client.OnProgress(func(_, last uint64) {
 		if !said && t.Clock().Sub(began) >= reportAfter {

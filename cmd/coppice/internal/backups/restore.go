@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -53,7 +54,8 @@ snapshots from which they start. With --data it is the directory archive in it, 
 names another. It is never the backup itself.
 
 Everything that the realms need is read and checked before anything is written. If one of the
-realms exists, nothing is changed. After a failure the same command continues.`,
+realms exists, nothing is changed. After a failure the same command continues: a realm that it
+has restored before is left as it is. If that is so of all realms, the exit code is 1.`,
 		Example: `  coppice restore-backup /backup/coppice --data ./restored
   coppice restore-backup /backup/coppice --dry-run`,
 		Args: cobra.ExactArgs(1),
@@ -190,14 +192,19 @@ func (x *restoring) restore(ctx context.Context, t realm.BeginTarget) (err error
 			return fmt.Errorf("realm %s: %w; the same command continues", r.Name, err)
 		}
 	}
+	changed := len(missing) > 0
 	for _, r := range x.b.Realms {
 		_, err := list.Create(ctx, r.Name, "coppice-restore", "", x.Clock())
 		var refused *lifecycle.Error
 		if err != nil && (!errors.As(err, &refused) || refused.Reason != api.ErrAlreadyExists) {
 			return fmt.Errorf("realm %s is restored, and is not in the list of realms yet; the same command continues: %w", r.Name, err)
 		}
+		changed = changed || err == nil
 	}
-	return x.write()
+	if err := x.write(); err != nil || changed {
+		return err
+	}
+	return errors.New("all realms of the backup were restored here before, and nothing is changed: to restore them once more, choose another directory or another NATS server")
 }
 
 // listed returns an error if the list of realms has one of the realms as one that is being deleted.
@@ -257,14 +264,20 @@ func (x *restoring) write() error {
 		verb = "would be restored"
 	}
 	var text strings.Builder
+	paused := 0
 	for _, r := range x.done.Realms {
+		if slices.Contains(x.done.Before, r.Name) {
+			fmt.Fprintf(&text, "realm %s: was restored from this backup before, and is left as it is, with newer commits if it has any\n", r.Name)
+			continue
+		}
+		paused++
 		fmt.Fprintf(&text, "realm %s: %s at revision %d, commit %d of realm id %s%s\n", r.Name, verb, r.Revision, r.Commit, r.ID, pausedText(r))
 	}
-	fmt.Fprintf(&text, "%s of %s, made at %s\n", x.done.Backup, x.src, x.b.At.Local().Format("2006-01-02 15:04:05"))
-	if !x.done.DryRun {
-		fmt.Fprintf(&text, "%s paused; the graph services need the archive %s\nstart them, look at the realms, then run, for those that were not paused before:\n", console.Count(len(x.done.Realms), "realm"), x.done.Archive)
+	fmt.Fprintf(&text, "%s of %s, made at %s\n", x.done.Backup, x.src, x.b.At.UTC().Format("2006-01-02 15:04:05 UTC"))
+	if !x.done.DryRun && paused > 0 {
+		fmt.Fprintf(&text, "%s paused; the graph services need the archive %s\nstart them, look at the realms, then run, for those that were not paused before:\n", console.Count(paused, "realm"), x.done.Archive)
 		for _, r := range x.done.Realms {
-			if !r.Paused {
+			if !r.Paused && !slices.Contains(x.done.Before, r.Name) {
 				fmt.Fprintf(&text, "  coppice realm resume %s\n", r.Name)
 			}
 		}

@@ -10,12 +10,16 @@ import (
 )
 
 // startSpan starts the span of a request, which Answer ends. A request whose reply is a stream has none,
-// since it may last for hours. An internal request has one only if its sender was traced: it would
-// otherwise begin a trace of its own.
+// since it may last for hours, nor has one that every process gets. An internal request, and one of the scanner, has one only if its sender was
+// traced: it would otherwise begin a trace of its own.
 func (s *Server) startSpan(q *Request, e *Endpoint) {
-	internal := e.actors != nil
 	ctx := tracing.Extract(s.Context, nats.Header(q.Headers()))
-	if bus.IsStream(q.Verb) || !tracing.Sampled(ctx) && (internal || s.TracerProvider == nil) {
+	sampled := tracing.Sampled(ctx)
+	if e.all || bus.IsStream(q.Verb) || !sampled && (e.actors != nil || s.TracerProvider == nil) {
+		return
+	}
+	at, err := bus.ParseAPI(q.Subject())
+	if !sampled && at.Actor == bus.RoleScanner {
 		return
 	}
 	_, q.Span = s.tracer.Start(ctx, e.name, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(q.Received))
@@ -23,14 +27,13 @@ func (s *Server) startSpan(q *Request, e *Endpoint) {
 		return
 	}
 	q.Span.SetAttributes(tracing.System, tracing.Realm.String(s.Realm), tracing.Bytes.Int(len(q.Data())))
-	at, err := bus.ParseAPI(q.Subject())
 	if err != nil {
 		return
 	}
-	q.Span.SetAttributes(tracing.Actor.String(at.Actor))
+	q.Span.SetAttributes(tracing.Text(tracing.Actor, at.Actor))
 	if at.Plural != "" {
-		q.Span.SetName(e.name + " " + Resource(at))
-		q.Span.SetAttributes(tracing.Namespace.String(at.Namespace), tracing.Resource.String(Resource(at)))
+		tracing.SetName(q.Span, e.name+" "+Resource(at))
+		q.Span.SetAttributes(tracing.Text(tracing.Namespace, at.Namespace), tracing.Text(tracing.Resource, Resource(at)))
 	}
 }
 
