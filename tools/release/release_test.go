@@ -34,7 +34,7 @@ var (
 // A release has all platforms; a snapshot of the same commit, in another directory and time zone, has the same bytes.
 func TestRelease(t *testing.T) {
 	goreleaser := filepath.Join(t.TempDir(), "goreleaser")
-	output(t, ".", nil, "go", "build", "-o", goreleaser, "github.com/goreleaser/goreleaser/v2")
+	output(t, ".", []string{"CGO_ENABLED=0"}, "go", "build", "-o", goreleaser, "github.com/goreleaser/goreleaser/v2")
 
 	clone, commit := tagged(t)
 	output(t, clone, nil, goreleaser, "check")
