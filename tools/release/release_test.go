@@ -204,6 +204,7 @@ func unpack(t *testing.T, name string, data []byte) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
 	add := func(file string, mode fs.FileMode, r io.Reader) {
+		t.Helper()
 		content, err := io.ReadAll(r)
 		if err != nil {
 			t.Fatalf("%s: %s: %v", name, file, err)
