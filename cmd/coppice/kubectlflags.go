@@ -64,7 +64,7 @@ var flagsNotOffered = []flagNotOffered{
 	{name: "kustomize", shorthand: "k", why: "kustomizations are built by another program: kustomize build DIRECTORY | coppice " + thisCommand + " -f -"},
 	{name: "local", why: "the server evaluates objects: --dry-run=server changes nothing"},
 	{name: "log-flush-frequency", why: "log lines are written at once" + leaveOut},
-	{name: "match-server-version", why: "docs/versioning.md says which releases of the program and the services work together" + leaveOut},
+	{name: "match-server-version", why: "docs/upgrade.md says which versions of the program and the services work together" + leaveOut},
 	{name: "no-headers", commands: "events", why: "the output has no headers" + leaveOut},
 	{name: "openapi-patch", commands: "apply", why: "the realm has no schemas that could say how lists are merged: apply replaces them" + leaveOut},
 	{name: "output", shorthand: "o", commands: "edit", why: "the editor gets YAML, and reads JSON too" + leaveOut},

@@ -21,7 +21,7 @@ it, for each realm, the key that authenticates the commits in its log. They skip
 messages that were not written with the key.
 
 No other service needs the secret. Without it no graph service can start on the log:
-keep a copy with the backups.`,
+keep a copy, in another place than the backups.`,
 	}
 	c.AddCommand(&cobra.Command{
 		Use:   "new FILE",

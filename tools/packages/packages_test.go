@@ -246,7 +246,8 @@ func TestContents(t *testing.T) {
 		}
 	}
 	equal(t, "the files of the .deb", withoutPages(t, strings.Join(listed, "\n")), files)
-	equal(t, "the files of the .rpm", withoutPages(t, output(t, "rpm", "-qp", "--queryformat", `[%{FILEMODES:perms} %{FILENAMES}\n]`, oldRPM)), files)
+	equal(t, "the files of the .rpm", withoutPages(t, output(t, "rpm", "-qp", "--queryformat", `[%{FILEMODES:perms} %{FILENAMES}\n]`, oldRPM)),
+		strings.Replace(files, "/zsh/vendor-completions/", "/zsh/site-functions/", 1)) // where each distribution has them
 	if owners := output(t, "rpm", "-qp", "--queryformat", `[%{FILEUSERNAME}:%{FILEGROUPNAME}\n]`, oldRPM); strings.ReplaceAll(owners, "root:root\n", "") != "" {
 		t.Errorf("the .rpm has files of other users than root: %s", owners)
 	}

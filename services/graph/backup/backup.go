@@ -30,7 +30,7 @@ type Source struct {
 	Realms []archive.BackupRealm
 }
 
-// Take copies the archives of the realms of a backup to dst, and stores the manifest when everything is there. progress is called with the
+// Take copies the archives of the realms of a backup to dst, reads back what restores them, and stores the manifest if all of it is there. progress is called with the
 // bytes that are done since its last call.
 func Take(ctx context.Context, dst archive.Store, sources []Source, b archive.Backup, progress func(bytes int64)) (done archive.Copied, err error) {
 	for _, s := range sources {
@@ -40,6 +40,10 @@ func Take(ctx context.Context, dst archive.Store, sources []Source, b archive.Ba
 		if err != nil {
 			return done, fmt.Errorf("%w; there is no backup yet, and the same command continues", err)
 		}
+	}
+	// Entries that dst had already were not read yet, and what was copied may have been stored wrongly.
+	if err := Check(ctx, dst, &b, func(int64) {}); err != nil {
+		return done, fmt.Errorf("there is no backup, since it could not be restored: %w; delete a damaged entry, and the same command copies it again", err)
 	}
 	if err := archive.PutBackup(ctx, dst, b); err != nil {
 		return done, fmt.Errorf("the manifest is not stored, so there is no backup yet; the same command continues: %w", err)

@@ -190,6 +190,18 @@ func TestDamagedBackup(t *testing.T) {
 			must.Succeed(t, os.WriteFile(files[0], content, 0o600))
 		}
 		fails(t, backup.Check(t.Context(), dst, &b, func(int64) {}), want)
+		// The next backup copies what is missing, and finds what is damaged.
+		again := take(t.Context(), dst, src, manifest(30))
+		list, err := archive.Backups(t.Context(), dst)
+		must.Succeed(t, err)
+		if remove {
+			must.Succeed(t, again)
+		} else {
+			fails(t, again, "there is no backup, since it could not be restored: realm default: archive ")
+		}
+		if remove != (len(list) == 2) {
+			t.Errorf("after another backup there are %d manifests", len(list))
+		}
 	}
 }
 

@@ -83,6 +83,24 @@ func location(text string) (archive.Location, error) {
 	return l, nil
 }
 
+// samePlace reports whether two URLs are of one archive. Directories may have several names.
+func samePlace(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var found [2]os.FileInfo
+	for i, url := range []string{a, b} {
+		l, err := archive.ParseLocation(url)
+		if err != nil || l.Scheme != "file" {
+			return false
+		}
+		if found[i], err = os.Stat(l.Dir); err != nil {
+			return false
+		}
+	}
+	return os.SameFile(found[0], found[1])
+}
+
 // taking is a backup that is being made.
 type taking struct {
 	*cli.Session
@@ -189,7 +207,7 @@ func (t *taking) take(ctx context.Context, to archive.Location, b archive.Backup
 		if err != nil {
 			return nil, err
 		}
-		if src.String() == to.String() {
+		if samePlace(src.String(), to.String()) {
 			return nil, cli.UsageErrorf("%s is the archive of the graph services: a backup is another place", src)
 		}
 		for e, err := range src.List(ctx, "") {

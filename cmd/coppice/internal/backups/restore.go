@@ -107,6 +107,9 @@ func runRestore(ctx context.Context, a *cli.App, place string, f *restoreFlags) 
 		return err
 	}
 	x := &restoring{App: a, f: f}
+	if from.Scheme == "nats" && f.Data != "" {
+		return cli.UsageErrorf("%s is in a NATS server, and --data starts another one: copy the backup to a directory with coppice archive copy, or restore it with --server", from)
+	}
 	if from.Scheme != "nats" { // then nothing is created if the backup cannot be restored
 		if err := x.open(ctx, stores.Opener{}, from); err != nil {
 			return err
@@ -171,7 +174,7 @@ func (x *restoring) restore(ctx context.Context, t realm.BeginTarget) (err error
 	if err != nil {
 		return err
 	}
-	if c.Archive.String() == x.src.String() {
+	if samePlace(c.Archive.String(), x.src.String()) {
 		return cli.UsageErrorf("%s is the backup: name another archive for the graph services with --archive", x.src)
 	}
 	x.done.Archive = c.Archive.String()
