@@ -87,8 +87,7 @@ const (
 	HeaderState  = "tracestate"
 )
 
-// maxState is the longest tracestate that is passed on, in bytes. W3C Trace Context asks for 512: the
-// contexts of pending work are kept in memory.
+// maxState is the longest tracestate that is passed on, in bytes. W3C Trace Context asks for 512.
 const maxState = 512
 
 // carrier has the trace context of a message.

@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/tracing"
 )
 
-// A context survives a message. Headers that are invalid count as none, and a tracestate that is longer than 512 bytes, which
-// the writer would keep in memory for each row, is dropped.
+// A context survives a message. Headers that are invalid count as none, and a tracestate that is longer than 512 bytes is
+// dropped.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
