@@ -181,11 +181,11 @@ func TestBackupDrill(t *testing.T) {
 		}
 		args = args[1:]
 		steps++
-		switch {
-		case args[0] == "up":
+		switch args[0] {
+		case "up":
 			must.Succeed(t, os.RemoveAll(filepath.Join(work, "data")))
 			b.stack = startBackedUp(t, args[2]).stack
-		case args[0] == "restore-backup" || args[0] == "archive":
+		case "restore-backup", "archive":
 			if args[0] == "restore-backup" && args[2] == "--data" {
 				b.stop()
 			}

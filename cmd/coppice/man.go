@@ -42,7 +42,7 @@ The directory is created if it does not exist. The command does not connect to N
 				return err
 			}
 		}
-		if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // pages are for all users
+		if err := os.MkdirAll(args[0], 0o755); err != nil {
 			return err
 		}
 		pages := manual.Pages(c.Root())
@@ -51,7 +51,7 @@ The directory is created if it does not exist. The command does not connect to N
 			if err := manual.Write(&page, of, source); err != nil {
 				return err
 			}
-			if err := os.WriteFile(filepath.Join(args[0], manual.Name(of)+".1"), page.Bytes(), 0o644); err != nil { //nolint:gosec // pages are for all users
+			if err := os.WriteFile(filepath.Join(args[0], manual.Name(of)+".1"), page.Bytes(), 0o644); err != nil {
 				return err
 			}
 		}

@@ -35,7 +35,7 @@ func run() error {
 	actor := cmp.Or(os.Getenv("NATS_USER"), "bucket-controller")
 	options := []nats.Option{nats.CustomInboxPrefix("_INBOX." + actor)}
 	if file := os.Getenv("NATS_PASSWORD_FILE"); file != "" {
-		password, err := os.ReadFile(file)
+		password, err := os.ReadFile(file) //nolint:gosec // the user of the program names the file
 		if err != nil {
 			return err
 		}

@@ -112,6 +112,9 @@ var wide = regexp.MustCompile(`\s{2,}.*$`)
 // directory, runs them as they are. TestRunbookCommands runs the commands of coppice in those of docs/runbooks.
 const script = "bash"
 
+// unit is the language of blocks that are units of systemd.
+const unit = "ini"
+
 // redirection matches the end of a command in a script: where its output goes.
 var redirection = regexp.MustCompile(`( 2?> \S+)?( &)?$`)
 
@@ -139,6 +142,11 @@ func (b block) commands() (list []shown) {
 				text, _, _ = strings.Cut(text, " <<")
 				text, _, _ = strings.Cut(text, " | ")
 				list = append(list, shown{file: b.file, line: b.line + at + 1, text: redirection.ReplaceAllString(text, ""), script: true})
+			}
+			continue
+		case b.lang == unit:
+			if command, ok := strings.CutPrefix(text, "ExecStart=/usr/bin/"); ok {
+				list = append(list, shown{file: b.file, line: b.line + at + 1, text: command, script: true})
 			}
 			continue
 		case !prompt && b.lang != "sh":
@@ -259,6 +267,7 @@ func TestEveryBlockIsChecked(t *testing.T) {
 		switch {
 		case b.lang == "go", b.lang == "sh", b.lang == "yaml", b.lang == "json":
 		case b.lang == script && (b.file == installation || strings.HasPrefix(b.file, "deploy/") || strings.HasPrefix(b.file, "docs/runbooks/")):
+		case b.lang == unit && strings.HasPrefix(b.text, "["): // of systemd; the commands are checked
 		case b.lang == "" && strings.HasPrefix(b.text, "$ "):
 		case b.lang == script && (b.file == installation || strings.HasPrefix(b.file, "deploy/")):
 		case b.lang == "text" && b.file == "docs/security.md": // subjects: test/trust generates these blocks
