@@ -3,10 +3,12 @@ package graph
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/streams"
 )
@@ -28,6 +30,8 @@ func (r *following) archiveVerb() streams.Archive {
 // archiveUntil puts the log into the archive up to a commit, or to its end for zero.
 func (r *following) archiveUntil(ctx context.Context, until uint64) (*coppicev1.ArchiveReply, *lifecycle.Error) {
 	if r.archiver == nil {
+		// Another process may archive the realm, which this one learns a moment later.
+		_ = poll.Sleep(ctx, claimTime)
 		return nil, &lifecycle.Error{
 			Reason:  api.ErrMethodNotAllowed,
 			Message: fmt.Sprintf("realm %s: the graph service %s has no archive; start it with --archive URL", r.name, r.c.Instance),
@@ -56,6 +60,9 @@ func (r *following) archiveUntil(ctx context.Context, until uint64) (*coppicev1.
 	reply.Sequence, reply.Revision, reply.Done = done.Sequence, done.Revision, done.Sequence >= reply.Until
 	return reply, nil
 }
+
+// claimTime is the time after which a process knows that another one archives a realm.
+const claimTime = time.Second
 
 // unavailable is the refusal of a request that NATS has not let this process answer.
 func unavailable(realm string, err error) *lifecycle.Error {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -36,11 +34,14 @@ func (s *Server) Archive(q *serve.Request, at bus.API) *lifecycle.Error {
 	if !s.c.Archive.Answers() {
 		return nil // another process answers
 	}
-	s.Background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+	s.Occupying(nil, q, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, archiveTime)
 		defer cancel()
 		reply, err := s.c.Archive.Until(ctx, r.GetUntil())
-		return reply, err
+		if err != nil && !s.c.Archive.Answers() {
+			return // another process has begun to archive the realm, and answers
+		}
+		q.Answer(reply, err)
 	})
 	return nil
 }
