@@ -117,6 +117,7 @@ func again(t *testing.T) {
 	tools := t.TempDir()
 	c := exec.CommandContext(t.Context(), "go", "build", "-o", tools+"/", "./cmd/coppice", "github.com/nats-io/nats-server/v2")
 	c.Dir = repository
+	c.Env = append(os.Environ(), "CGO_ENABLED=0") // the file systems of pods have no libraries
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
