@@ -43,7 +43,9 @@ func TestMixedVersions(t *testing.T) {
 		d.remove(tr.client, deployments, "web", policy)
 		tr.gone()
 		d.remove(tr.client, deployments, "keeper", policy)
-		testkit.WaitFor(t, d.ctx, "the kept objects to go", func() bool { return len(tr.left(pods, 1)) == 0 })
+		testkit.WaitFor(t, d.ctx, "the kept objects and their owner to go", func() bool {
+			return len(tr.left(pods, 1)) == 0 && len(tr.left(deployments, 1)) == 0
+		})
 	}
 	tr := d.plant(10, 2, 0)
 	d.remove(tr.client, deployments, "web", "Orphan")
