@@ -23,6 +23,24 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
+// runBucket runs the finalizer example.com/bucket until end is called. Its calls send the context of their trace.
+func runBucket(t *testing.T, c *client.Client) (inCall <-chan trace.SpanContext, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	calls, ended := make(chan trace.SpanContext, 1), make(chan error, 1)
+	go func() {
+		ended <- c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, _ *client.Call) error {
+			calls <- trace.SpanContextFromContext(ctx)
+			return nil
+		})
+	}()
+	return calls, func() {
+		t.Helper()
+		cancel()
+		must.Succeed(t, testkit.Receive(t, testkit.Context(t), "the end of the finalizer", ended))
+	}
+}
+
 // TestTraceOfCascade deletes an owner in the foreground: three generations, of which the last has an external
 // finalizer. All that follows is one trace, down to the commit that removes the owner.
 func TestTraceOfCascade(t *testing.T) {
@@ -31,19 +49,9 @@ func TestTraceOfCascade(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 	s := stack.Start(t, allinone.Config{TracerProvider: provider})
 	c := client.New(s.Conn(), client.WithTracerProvider(provider))
-	ctx, cancel := context.WithCancel(testkit.Context(t))
-	inCall := make(chan trace.SpanContext, 1)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, _ *client.Call) error {
-			inCall <- trace.SpanContextFromContext(ctx)
-			return nil
-		})
-	}()
-	defer func() {
-		cancel()
-		must.Succeed(t, testkit.Receive(t, testkit.Context(t), "the end of the finalizer", ended))
-	}()
+	ctx := s.Ctx
+	inCall, end := runBucket(t, c)
+	defer end()
 	// Named's references block.
 	owner := s.Create(configMaps, "shop", named("owner"))
 	middle := s.Create(configMaps, "shop", named("middle", owner))
@@ -114,18 +122,9 @@ func TestTracePassesThrough(t *testing.T) {
 	t.Parallel()
 	s := stack.Start(t, allinone.Config{})
 	c := client.New(s.Conn())
-	ctx, cancel := context.WithCancel(testkit.Context(t))
-	inCall, ended := make(chan trace.SpanContext, 1), make(chan error, 1)
-	go func() {
-		ended <- c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, _ *client.Call) error {
-			inCall <- trace.SpanContextFromContext(ctx)
-			return nil
-		})
-	}()
-	defer func() {
-		cancel()
-		must.Succeed(t, testkit.Receive(t, testkit.Context(t), "the end of the finalizer", ended))
-	}()
+	ctx := s.Ctx
+	inCall, end := runBucket(t, c)
+	defer end()
 	o := named("a")
 	o.Metadata.Finalizers = []string{"example.com/bucket"}
 	s.Create(configMaps, "shop", o)
