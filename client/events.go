@@ -93,6 +93,8 @@ func (x *expander) event(e *coppicev1.Event) {
 	case *coppicev1.Event_FinalizerRemoved:
 		base.Detail = v.FinalizerRemoved.GetFinalizer()
 		x.columns(base, "FinalizerRemoved", v.FinalizerRemoved.GetObjects())
+	case *coppicev1.Event_LeftOut:
+		x.revision += v.LeftOut.GetRevisions()
 	case *coppicev1.Event_Deleted:
 		base.Detail = detail("last finalizers", v.Deleted.GetFinalizers())
 		x.columns(base, "ObjectDeleted", v.Deleted.GetObjects())

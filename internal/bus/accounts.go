@@ -21,8 +21,8 @@ const AnyRealm = "*"
 // Service is a subject of the core account that other accounts import.
 type Service struct {
 	Subject string
-	// Actors are the accounts that import it, in order.
-	Actors []string
+	// Accounts are the accounts that import it, in order.
+	Accounts []string
 	// Stream: the reply to a request is a stream of messages.
 	Stream bool
 	// Threshold is the maximum time until the reply; zero for the server's default of two
@@ -55,7 +55,6 @@ const jetStreamInfo = "$JS.API.INFO"
 // permission can check it.
 func Services(roles []Role) ([]Service, error) {
 	of := map[string]*Service{}
-	names := map[string]bool{}
 	spelled := map[string]string{} // as in the variables of passwords
 	for _, r := range roles {
 		key := strings.ToUpper(strings.ReplaceAll(r.Name, "_", "-"))
@@ -72,10 +71,9 @@ func Services(roles []Role) ([]Service, error) {
 		if err := CheckActor(r.Name); err != nil {
 			return nil, err
 		}
-		if names[r.Name] || r.Name == CoreAccount {
+		if r.Name == CoreAccount {
 			return nil, fmt.Errorf("the name %q is taken: each actor has an account of its own, of its name", r.Name)
 		}
-		names[r.Name] = true
 		for _, subject := range r.Imports() {
 			if !exportable(subject) && (r.Name != LocalUser || !ofLocal(subject)) {
 				return nil, fmt.Errorf("the role %q may publish to %s: the core account must not export it, as a client could exceed its permissions there; take it from the role, or give the role a user in the account %s", r.Name, subject, CoreAccount)
@@ -85,7 +83,7 @@ func Services(roles []Role) ([]Service, error) {
 				s = &Service{Subject: subject, Stream: isStream(subject), Threshold: threshold(subject)}
 				of[subject] = s
 			}
-			s.Actors = append(s.Actors, r.Name)
+			s.Accounts = append(s.Accounts, r.Account())
 		}
 	}
 	list := make([]Service, 0, len(of))
@@ -101,10 +99,26 @@ func Services(roles []Role) ([]Service, error) {
 func (r *Role) Imports() []string {
 	list := []string{jetStreamInfo}
 	for _, s := range r.Publish {
+		if r.OfFile {
+			s = everyTarget(s)
+		}
 		list = append(list, inEveryRealm(s))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// everyTarget widens the pattern of a request of the object API to all that it may be about. Other patterns stay.
+func everyTarget(pattern string) string {
+	t := strings.Split(pattern, ".")
+	if len(t) < 8 || t[0] != root || t[2] != "api" {
+		return pattern
+	}
+	wide := strings.Join(append(t[:5:5], "*", "*", "*"), ".")
+	if NamesFinalizer(t[4]) {
+		wide += ".>"
+	}
+	return wide
 }
 
 // Feeds returns the subjects of the core account whose messages the account of a role receives: those to

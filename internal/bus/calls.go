@@ -78,6 +78,18 @@ func ParseCall(subject string) (uid, durable string, ok bool) {
 	return "", "", false
 }
 
+// ObjectOfCall returns the resource and the uid of the object of a call, of a finalizer, an agent or a notice, by its subject.
+func ObjectOfCall(subject string) (resource, uid string, ok bool) {
+	t := strings.SplitN(subject, ".", 7)
+	if len(t) < 6 || t[0] != root || t[2] != "finalize" && t[2] != "terminate" && t[2] != "expire" {
+		return "", "", false
+	}
+	if resource = t[4]; t[3] != "_" {
+		resource += "." + GroupOfToken(t[3])
+	}
+	return resource, t[5], true
+}
+
 // PullSubject returns the subject of the pull requests of a durable consumer.
 func PullSubject(stream, durable string) string {
 	return "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable

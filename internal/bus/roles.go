@@ -19,6 +19,38 @@ type Role struct {
 	Deny []string
 	// Core: its users are in CoreAccount. Every other role has an account of its own.
 	Core bool
+	// OfFile: the user is one of a users file. Its account, UsersAccount, imports all requests of the verbs that it has, of
+	// which its permissions allow some, so that other rules need no other account.
+	OfFile bool
+	// Login is how the user proves who it is, if that is not the password of its name.
+	Login Login
+}
+
+// Login is the credential of a user. At most one of its fields is set.
+type Login struct {
+	NKey     string // the public key
+	Variable string // that has the password
+	Hash     string // of the password, by bcrypt
+}
+
+// UsersAccount returns the account of a user of a users file. No actor has such a name: so a graph service without the
+// file refuses the requests of this user, whose permissions in NATS are only a part of its rules.
+func UsersAccount(user string) string { return "users." + user }
+
+// Account returns the name of the account of the role.
+func (r *Role) Account() string {
+	switch {
+	case r.Core:
+		return CoreAccount
+	case r.OfFile:
+		return UsersAccount(r.Name)
+	}
+	return r.Name
+}
+
+// UserRole returns the role of a user of a users file.
+func UserRole(name, about string, publish, deny []string) Role {
+	return Role{Name: name, About: about, Publish: publish, Deny: deny, OfFile: true}.withInbox()
 }
 
 // The names of the roles of services, and of those that deployments begin with.

@@ -222,6 +222,19 @@ func (w Warning) Subject() string {
 	return strings.Join([]string{root, w.Realm, "warning", GroupToken(w.Group), w.Plural, NamespaceToken(w.Namespace), w.UID, w.Reason}, ".")
 }
 
+// ParseWarning parses the subject of a warning.
+func ParseWarning(subject string) (w Warning, ok bool) {
+	t := strings.Split(subject, ".")
+	if len(t) != 8 || t[0] != root || t[2] != "warning" {
+		return w, false
+	}
+	w = Warning{Realm: t[1], Group: GroupOfToken(t[3]), Plural: t[4], UID: t[6], Reason: t[7]}
+	if t[5] != "_" {
+		w.Namespace = t[5]
+	}
+	return w, true
+}
+
 // WarningFilter returns the pattern of the warnings about an object, or of all warnings if
 // uid is empty.
 func WarningFilter(realm, uid string) string {

@@ -140,6 +140,8 @@ const (
 	// message is not a request. Replies do not have it, so a reply that is sent to the
 	// subject of a request has no effect.
 	HeaderRequest = "Coppice-Request"
+	// HeaderAsk, with any value, marks a request that asks only whether it is allowed. Its body is not read. The reply has the header, too.
+	HeaderAsk = "Coppice-Ask"
 	// HeaderTime is the server's time in Unix milliseconds, in an error about the time in a
 	// command's id.
 	HeaderTime = "Coppice-Time"

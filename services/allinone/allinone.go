@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
@@ -58,6 +59,9 @@ type Config struct {
 	// OneAccount, without Auth, has all users in the account of the log, as on a NATS server without
 	// accounts: for tests.
 	OneAccount bool
+	// Users is the users file, with Auth: its users take the place of bus.Roles, apart from the operator, unless the file
+	// has a user of this name.
+	Users *access.File
 	// Roles are users in addition to those of the services and the local user, or,
 	// with Auth, to bus.Roles and the administrator.
 	Roles []bus.Role
@@ -106,7 +110,7 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 	s := &Stack{c: c, ended: make(chan struct{})}
 	nc := natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Host: c.Host, Port: c.Port, OutlastFullDisk: true}
 	if c.Auth {
-		nc.Roles, nc.Accounts = append(natsconf.DefaultRoles(), c.Roles...), true
+		nc.Roles, nc.Accounts = append(c.defaultRoles(), c.Roles...), true
 		var err error
 		if nc.Passwords, err = passwords(c.Dir, nc.Roles); err != nil {
 			return nil, err
@@ -144,6 +148,18 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 		s.closeAll()
 	}()
 	return s, nil
+}
+
+// defaultRoles returns the roles of the services, of the administrator, and of the users that a server with passwords has.
+func (c *Config) defaultRoles() []bus.Role {
+	if c.Users == nil {
+		return natsconf.DefaultRoles()
+	}
+	roles := append(bus.ServiceRoles(bus.AnyRealm), bus.AdminRole())
+	if c.Users.Users[bus.RoleOperator] == nil {
+		roles = append(roles, bus.OperatorRole(bus.RoleOperator, bus.AnyRealm))
+	}
+	return append(roles, c.Users.NATSRoles()...)
 }
 
 // startServers starts a NATS server, or a cluster of several.
@@ -201,6 +217,10 @@ func (s *Stack) services(ctx context.Context) error {
 		Secrets: secrets, OutlastFullDisk: true,
 		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), DataDir: s.c.Dir, Replicas: s.c.Servers, Version: s.c.Version,
 		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry, TracerProvider: s.c.TracerProvider,
+	}
+	if s.c.Users != nil {
+		gc.Access = &access.Current{}
+		gc.Access.Set(s.c.Users.Table())
 	}
 	if s.c.Graph != nil {
 		s.c.Graph(&gc)

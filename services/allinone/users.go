@@ -34,6 +34,9 @@ func userFile(dir, name string) string {
 func passwords(dir string, roles []bus.Role) (map[string]string, error) {
 	m := map[string]string{}
 	for _, r := range roles {
+		if r.Login != (bus.Login{}) {
+			continue
+		}
 		data, err := os.ReadFile(userFile(dir, r.Name))
 		var u user
 		switch {
@@ -62,6 +65,9 @@ func writeUsers(dir, url string, roles []bus.Role, passwords map[string]string) 
 		return err
 	}
 	for _, r := range roles {
+		if r.Login != (bus.Login{}) {
+			continue
+		}
 		data, err := json.MarshalIndent(user{r.About, url, r.Name, passwords[r.Name], bus.InboxPrefix(r.Name)}, "", "  ") //nolint:gosec // the file that has the password
 		if err != nil {
 			return err

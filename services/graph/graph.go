@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/datadir"
@@ -57,6 +58,8 @@ type Config struct {
 	// AnyActor lets clients without an account of their own, and those of the account bus.LocalUser, name any
 	// actor. It is safe only if all clients are the same user, as in `coppice up`.
 	AnyActor bool
+	// Access is the users file; nil for none.
+	Access *access.Current
 	// Realms are added to the list of realms when the service starts, unless they were
 	// deleted; bus.DefaultRealm. The service serves all realms of the list.
 	Realms []string

@@ -38,7 +38,7 @@ func (r *following) propagatorConfig(w *writer.Writer) propagator.Config {
 		}, CrowdedAfter: r.c.CrowdedAfter,
 		PodsLate: func(snap *state.Snapshot, n *lifecycle.Node) { r.warner.PodsLate(snap, n) },
 		Protected: func(snap *state.Snapshot, n *lifecycle.Node) {
-			r.warner.Protected(snap, n, snap.ProtectedBelow(n, lifecycle.MaxProtectedNamed))
+			r.warner.Protected(snap, n, snap.ProtectedBelow(n, lifecycle.MaxProtectedNamed, nil))
 		},
 	}
 }

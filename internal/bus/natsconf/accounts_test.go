@@ -26,7 +26,7 @@ func TestExports(t *testing.T) {
 		bus.FinalizerRole("second", bus.ExampleFinalizer, "a"), bus.AgentRole("kubelet", "apps", "deployments", bus.AnyRealm), bus.LocalRole(bus.AnyRealm))
 	services, err := bus.Services(roles)
 	must.Succeed(t, err)
-	local := func(s bus.Service) bool { return slices.Equal(s.Actors, []string{bus.LocalUser}) }
+	local := func(s bus.Service) bool { return slices.Equal(s.Accounts, []string{bus.LocalUser}) }
 	for i, a := range services {
 		for _, b := range services[:i] {
 			// The local user has the subjects of all actors, and no other actor's subject has its text.

@@ -42,7 +42,9 @@ func Write(w io.Writer, roles []bus.Role, include string) error {
 #
 `, bus.CoreAccount, passwordsFrom(include))
 	for _, r := range roles {
-		fmt.Fprintf(&b, "#   %-36s %s\n", PasswordVariable(r.Name), r.About)
+		if v := variable(&r); v != "" {
+			fmt.Fprintf(&b, "#   %-36s %s\n", v, r.About)
+		}
 	}
 	b.WriteString(`#
 # Deployments replace passwords by nkeys, credentials or certificates as NATS
@@ -90,6 +92,9 @@ func passwordsFrom(include string) string {
 // user.
 func Passwords(w io.Writer, roles []bus.Role, password func(role string) string) error {
 	for _, r := range roles {
+		if r.Login != (bus.Login{}) {
+			continue
+		}
 		if _, err := fmt.Fprintf(w, "%s: %q\n", PasswordVariable(r.Name), password(r.Name)); err != nil {
 			return err
 		}
@@ -108,7 +113,7 @@ func Accounts(w io.Writer, roles []bus.Role, password func(role string) string) 
 	core(&b, bus.Core(roles), password)
 	b.WriteString("    exports: [\n")
 	for _, s := range services {
-		fmt.Fprintf(&b, "      { service: %q, accounts: [%s]", s.Subject, strings.Join(s.Actors, ", "))
+		fmt.Fprintf(&b, "      { service: %q, accounts: [%s]", s.Subject, strings.Join(s.Accounts, ", "))
 		if s.Stream {
 			b.WriteString(", response_type: stream")
 		}
@@ -119,16 +124,16 @@ func Accounts(w io.Writer, roles []bus.Role, password func(role string) string) 
 	}
 	for _, r := range bus.Actors(roles) {
 		for _, subject := range r.Feeds() {
-			fmt.Fprintf(&b, "      { stream: %q, accounts: [%s] }\n", subject, r.Name)
+			fmt.Fprintf(&b, "      { stream: %q, accounts: [%s] }\n", subject, r.Account())
 		}
 	}
 	b.WriteString("    ]\n  }\n")
 	for _, r := range bus.Actors(roles) {
-		fmt.Fprintf(&b, "  %s {\n    users: [\n", r.Name)
+		fmt.Fprintf(&b, "  %s {\n    users: [\n", r.Account())
 		user(&b, r, password)
 		b.WriteString("    ]\n    imports: [\n")
 		for _, s := range services {
-			if slices.Contains(s.Actors, r.Name) {
+			if slices.Contains(s.Accounts, r.Account()) {
 				fmt.Fprintf(&b, "      { service: { account: %s, subject: %q } }\n", bus.CoreAccount, s.Subject)
 			}
 		}
@@ -162,7 +167,18 @@ func core(b *strings.Builder, roles []bus.Role, password func(role string) strin
 }
 
 func user(b *strings.Builder, r bus.Role, password func(string) string) {
-	fmt.Fprintf(b, "      # %s\n      {\n        user: %s\n        password: %s\n        permissions: {\n", r.About, r.Name, password(r.Name))
+	fmt.Fprintf(b, "      # %s\n      {\n", r.About)
+	switch of := r.Login; {
+	case of.NKey != "":
+		fmt.Fprintf(b, "        nkey: %s\n", of.NKey)
+	case of.Hash != "":
+		fmt.Fprintf(b, "        user: %s\n        password: %q\n", r.Name, of.Hash)
+	case of.Variable != "":
+		fmt.Fprintf(b, "        user: %s\n        password: $%s\n", r.Name, of.Variable)
+	default:
+		fmt.Fprintf(b, "        user: %s\n        password: %s\n", r.Name, password(r.Name))
+	}
+	b.WriteString("        permissions: {\n")
 	list(b, "publish", r.Publish, r.Deny)
 	list(b, "subscribe", r.Subscribe, nil)
 	b.WriteString("        }\n      }\n")
@@ -182,6 +198,17 @@ func list(b *strings.Builder, what string, allow, deny []string) {
 		b.WriteString("          ]")
 	}
 	b.WriteString(" }\n")
+}
+
+// variable returns the variable that has the password of a user, empty if none has.
+func variable(r *bus.Role) string {
+	switch {
+	case r.Login.Variable != "":
+		return r.Login.Variable
+	case r.Login == bus.Login{}:
+		return PasswordVariable(r.Name)
+	}
+	return ""
 }
 
 // PasswordVariable is the environment variable that has a role's password.

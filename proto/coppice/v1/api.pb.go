@@ -2620,7 +2620,10 @@ type ResolveObjectsReply struct {
 	Truncated bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// If the request has count_total: how many objects there are, those of the request
 	// and all their direct and indirect dependents; at most 1,000,000 are counted.
-	Total         uint64 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
+	Total uint64 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
+	// The number of objects to which the request or references lead, and which the reply does not have because the
+	// users file does not let the actor get them. What they lead to is not counted.
+	LeftOut       uint64 `protobuf:"varint,5,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2679,6 +2682,13 @@ func (x *ResolveObjectsReply) GetTruncated() bool {
 func (x *ResolveObjectsReply) GetTotal() uint64 {
 	if x != nil {
 		return x.Total
+	}
+	return 0
+}
+
+func (x *ResolveObjectsReply) GetLeftOut() uint64 {
+	if x != nil {
+		return x.LeftOut
 	}
 	return 0
 }
@@ -5089,12 +5099,13 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\fmin_revision\x18\x06 \x01(\x04R\vminRevision\x12\x1f\n" +
 	"\vcount_total\x18\a \x01(\bR\n" +
 	"countTotal\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x92\x01\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xad\x01\n" +
 	"\x13ResolveObjectsReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x15.coppice.v1.GraphNodeR\x05nodes\x12\x1c\n" +
 	"\ttruncated\x18\x03 \x01(\bR\ttruncated\x12\x14\n" +
-	"\x05total\x18\x04 \x01(\x04R\x05total\"\xa7\x06\n" +
+	"\x05total\x18\x04 \x01(\x04R\x05total\x12\x19\n" +
+	"\bleft_out\x18\x05 \x01(\x04R\aleftOut\"\xa7\x06\n" +
 	"\tGraphNode\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12.\n" +

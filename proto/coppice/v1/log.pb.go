@@ -515,6 +515,7 @@ type Event struct {
 	//	*Event_Brake
 	//	*Event_Released
 	//	*Event_Notice
+	//	*Event_LeftOut
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -677,6 +678,15 @@ func (x *Event) GetNotice() *ExpiryNotice {
 	return nil
 }
 
+func (x *Event) GetLeftOut() *EventsLeftOut {
+	if x != nil {
+		if x, ok := x.Event.(*Event_LeftOut); ok {
+			return x.LeftOut
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -737,6 +747,11 @@ type Event_Notice struct {
 	Notice *ExpiryNotice `protobuf:"bytes,14,opt,name=notice,proto3,oneof"`
 }
 
+type Event_LeftOut struct {
+	// Only in replies of readlog, and never in a log: events that the reply does not have.
+	LeftOut *EventsLeftOut `protobuf:"bytes,15,opt,name=left_out,json=leftOut,proto3,oneof"`
+}
+
 func (*Event_Created) isEvent_Event() {}
 
 func (*Event_Updated) isEvent_Event() {}
@@ -759,6 +774,55 @@ func (*Event_Released) isEvent_Event() {}
 
 func (*Event_Notice) isEvent_Event() {}
 
+func (*Event_LeftOut) isEvent_Event() {}
+
+// EventsLeftOut stands in replies of readlog for events about objects that the users file does not
+// let the actor get.
+type EventsLeftOut struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of revisions of these events.
+	Revisions     uint64 `protobuf:"varint,1,opt,name=revisions,proto3" json:"revisions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsLeftOut) Reset() {
+	*x = EventsLeftOut{}
+	mi := &file_coppice_v1_log_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsLeftOut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsLeftOut) ProtoMessage() {}
+
+func (x *EventsLeftOut) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_log_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsLeftOut.ProtoReflect.Descriptor instead.
+func (*EventsLeftOut) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *EventsLeftOut) GetRevisions() uint64 {
+	if x != nil {
+		return x.Revisions
+	}
+	return 0
+}
+
 // ObjectCreated: an object was created.
 type ObjectCreated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -772,7 +836,7 @@ type ObjectCreated struct {
 
 func (x *ObjectCreated) Reset() {
 	*x = ObjectCreated{}
-	mi := &file_coppice_v1_log_proto_msgTypes[4]
+	mi := &file_coppice_v1_log_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +848,7 @@ func (x *ObjectCreated) String() string {
 func (*ObjectCreated) ProtoMessage() {}
 
 func (x *ObjectCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[4]
+	mi := &file_coppice_v1_log_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +861,7 @@ func (x *ObjectCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectCreated.ProtoReflect.Descriptor instead.
 func (*ObjectCreated) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ObjectCreated) GetNode() *Node {
@@ -827,7 +891,7 @@ type ObjectUpdated struct {
 
 func (x *ObjectUpdated) Reset() {
 	*x = ObjectUpdated{}
-	mi := &file_coppice_v1_log_proto_msgTypes[5]
+	mi := &file_coppice_v1_log_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +903,7 @@ func (x *ObjectUpdated) String() string {
 func (*ObjectUpdated) ProtoMessage() {}
 
 func (x *ObjectUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[5]
+	mi := &file_coppice_v1_log_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +916,7 @@ func (x *ObjectUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectUpdated.ProtoReflect.Descriptor instead.
 func (*ObjectUpdated) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ObjectUpdated) GetNode() *Node {
@@ -891,7 +955,7 @@ type DeletionMarked struct {
 
 func (x *DeletionMarked) Reset() {
 	*x = DeletionMarked{}
-	mi := &file_coppice_v1_log_proto_msgTypes[6]
+	mi := &file_coppice_v1_log_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +967,7 @@ func (x *DeletionMarked) String() string {
 func (*DeletionMarked) ProtoMessage() {}
 
 func (x *DeletionMarked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[6]
+	mi := &file_coppice_v1_log_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +980,7 @@ func (x *DeletionMarked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletionMarked.ProtoReflect.Descriptor instead.
 func (*DeletionMarked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeletionMarked) GetObject() *Identities {
@@ -975,7 +1039,7 @@ type OwnerReferencesRemoved struct {
 
 func (x *OwnerReferencesRemoved) Reset() {
 	*x = OwnerReferencesRemoved{}
-	mi := &file_coppice_v1_log_proto_msgTypes[7]
+	mi := &file_coppice_v1_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1051,7 @@ func (x *OwnerReferencesRemoved) String() string {
 func (*OwnerReferencesRemoved) ProtoMessage() {}
 
 func (x *OwnerReferencesRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[7]
+	mi := &file_coppice_v1_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1064,7 @@ func (x *OwnerReferencesRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerReferencesRemoved.ProtoReflect.Descriptor instead.
 func (*OwnerReferencesRemoved) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OwnerReferencesRemoved) GetObjects() *Identities {
@@ -1030,7 +1094,7 @@ type FinalizerRemoved struct {
 
 func (x *FinalizerRemoved) Reset() {
 	*x = FinalizerRemoved{}
-	mi := &file_coppice_v1_log_proto_msgTypes[8]
+	mi := &file_coppice_v1_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1106,7 @@ func (x *FinalizerRemoved) String() string {
 func (*FinalizerRemoved) ProtoMessage() {}
 
 func (x *FinalizerRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[8]
+	mi := &file_coppice_v1_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1119,7 @@ func (x *FinalizerRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizerRemoved.ProtoReflect.Descriptor instead.
 func (*FinalizerRemoved) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FinalizerRemoved) GetObjects() *Identities {
@@ -1085,7 +1149,7 @@ type ObjectsDeleted struct {
 
 func (x *ObjectsDeleted) Reset() {
 	*x = ObjectsDeleted{}
-	mi := &file_coppice_v1_log_proto_msgTypes[9]
+	mi := &file_coppice_v1_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1161,7 @@ func (x *ObjectsDeleted) String() string {
 func (*ObjectsDeleted) ProtoMessage() {}
 
 func (x *ObjectsDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[9]
+	mi := &file_coppice_v1_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1174,7 @@ func (x *ObjectsDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectsDeleted.ProtoReflect.Descriptor instead.
 func (*ObjectsDeleted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ObjectsDeleted) GetObjects() *Identities {
@@ -1147,7 +1211,7 @@ type Identities struct {
 
 func (x *Identities) Reset() {
 	*x = Identities{}
-	mi := &file_coppice_v1_log_proto_msgTypes[10]
+	mi := &file_coppice_v1_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1223,7 @@ func (x *Identities) String() string {
 func (*Identities) ProtoMessage() {}
 
 func (x *Identities) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[10]
+	mi := &file_coppice_v1_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1236,7 @@ func (x *Identities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identities.ProtoReflect.Descriptor instead.
 func (*Identities) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Identities) GetUids() []byte {
@@ -1229,7 +1293,7 @@ type RealmChanged struct {
 
 func (x *RealmChanged) Reset() {
 	*x = RealmChanged{}
-	mi := &file_coppice_v1_log_proto_msgTypes[11]
+	mi := &file_coppice_v1_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1305,7 @@ func (x *RealmChanged) String() string {
 func (*RealmChanged) ProtoMessage() {}
 
 func (x *RealmChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[11]
+	mi := &file_coppice_v1_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1318,7 @@ func (x *RealmChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealmChanged.ProtoReflect.Descriptor instead.
 func (*RealmChanged) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RealmChanged) GetOrigin() *Origin {
@@ -1299,7 +1363,7 @@ type BrakeChanged struct {
 
 func (x *BrakeChanged) Reset() {
 	*x = BrakeChanged{}
-	mi := &file_coppice_v1_log_proto_msgTypes[12]
+	mi := &file_coppice_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1375,7 @@ func (x *BrakeChanged) String() string {
 func (*BrakeChanged) ProtoMessage() {}
 
 func (x *BrakeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[12]
+	mi := &file_coppice_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1388,7 @@ func (x *BrakeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrakeChanged.ProtoReflect.Descriptor instead.
 func (*BrakeChanged) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BrakeChanged) GetResource() string {
@@ -1374,7 +1438,7 @@ type BrakeReleased struct {
 
 func (x *BrakeReleased) Reset() {
 	*x = BrakeReleased{}
-	mi := &file_coppice_v1_log_proto_msgTypes[13]
+	mi := &file_coppice_v1_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1450,7 @@ func (x *BrakeReleased) String() string {
 func (*BrakeReleased) ProtoMessage() {}
 
 func (x *BrakeReleased) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[13]
+	mi := &file_coppice_v1_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1463,7 @@ func (x *BrakeReleased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrakeReleased.ProtoReflect.Descriptor instead.
 func (*BrakeReleased) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BrakeReleased) GetUids() []byte {
@@ -1432,7 +1496,7 @@ type ExpiryNotice struct {
 
 func (x *ExpiryNotice) Reset() {
 	*x = ExpiryNotice{}
-	mi := &file_coppice_v1_log_proto_msgTypes[14]
+	mi := &file_coppice_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1508,7 @@ func (x *ExpiryNotice) String() string {
 func (*ExpiryNotice) ProtoMessage() {}
 
 func (x *ExpiryNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[14]
+	mi := &file_coppice_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1521,7 @@ func (x *ExpiryNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpiryNotice.ProtoReflect.Descriptor instead.
 func (*ExpiryNotice) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExpiryNotice) GetUids() []byte {
@@ -1517,7 +1581,7 @@ type NoticeAnswer struct {
 
 func (x *NoticeAnswer) Reset() {
 	*x = NoticeAnswer{}
-	mi := &file_coppice_v1_log_proto_msgTypes[15]
+	mi := &file_coppice_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1593,7 @@ func (x *NoticeAnswer) String() string {
 func (*NoticeAnswer) ProtoMessage() {}
 
 func (x *NoticeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[15]
+	mi := &file_coppice_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1606,7 @@ func (x *NoticeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoticeAnswer.ProtoReflect.Descriptor instead.
 func (*NoticeAnswer) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NoticeAnswer) GetActor() string {
@@ -1580,7 +1644,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_coppice_v1_log_proto_msgTypes[16]
+	mi := &file_coppice_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1656,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[16]
+	mi := &file_coppice_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1669,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Origin) GetRealmId() []byte {
@@ -1636,7 +1700,7 @@ type ImportSessionChanged struct {
 
 func (x *ImportSessionChanged) Reset() {
 	*x = ImportSessionChanged{}
-	mi := &file_coppice_v1_log_proto_msgTypes[17]
+	mi := &file_coppice_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1712,7 @@ func (x *ImportSessionChanged) String() string {
 func (*ImportSessionChanged) ProtoMessage() {}
 
 func (x *ImportSessionChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[17]
+	mi := &file_coppice_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1725,7 @@ func (x *ImportSessionChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionChanged.ProtoReflect.Descriptor instead.
 func (*ImportSessionChanged) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ImportSessionChanged) GetId() string {
@@ -1719,7 +1783,7 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\rprevious_part\x18\x06 \x01(\x04R\fpreviousPart\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18\a \x01(\bR\n" +
-	"unfinished\"\xa2\x06\n" +
+	"unfinished\"\xda\x06\n" +
 	"\x05Event\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\rR\acommand\x12*\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x14\n" +
@@ -1735,8 +1799,11 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\x05realm\x18\v \x01(\v2\x18.coppice.v1.RealmChangedH\x00R\x05realm\x120\n" +
 	"\x05brake\x18\f \x01(\v2\x18.coppice.v1.BrakeChangedH\x00R\x05brake\x127\n" +
 	"\breleased\x18\r \x01(\v2\x19.coppice.v1.BrakeReleasedH\x00R\breleased\x122\n" +
-	"\x06notice\x18\x0e \x01(\v2\x18.coppice.v1.ExpiryNoticeH\x00R\x06noticeB\a\n" +
-	"\x05event\"[\n" +
+	"\x06notice\x18\x0e \x01(\v2\x18.coppice.v1.ExpiryNoticeH\x00R\x06notice\x126\n" +
+	"\bleft_out\x18\x0f \x01(\v2\x19.coppice.v1.EventsLeftOutH\x00R\aleftOutB\a\n" +
+	"\x05event\"-\n" +
+	"\rEventsLeftOut\x12\x1c\n" +
+	"\trevisions\x18\x01 \x01(\x04R\trevisions\"[\n" +
 	"\rObjectCreated\x12$\n" +
 	"\x04node\x18\x01 \x01(\v2\x10.coppice.v1.NodeR\x04node\x12$\n" +
 	"\x04body\x18\x02 \x01(\v2\x10.coppice.v1.BodyR\x04body\"[\n" +
@@ -1840,63 +1907,65 @@ func file_coppice_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coppice_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_coppice_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_coppice_v1_log_proto_goTypes = []any{
 	(Reason)(0),                    // 0: coppice.v1.Reason
 	(*Commit)(nil),                 // 1: coppice.v1.Commit
 	(*NewKey)(nil),                 // 2: coppice.v1.NewKey
 	(*Command)(nil),                // 3: coppice.v1.Command
 	(*Event)(nil),                  // 4: coppice.v1.Event
-	(*ObjectCreated)(nil),          // 5: coppice.v1.ObjectCreated
-	(*ObjectUpdated)(nil),          // 6: coppice.v1.ObjectUpdated
-	(*DeletionMarked)(nil),         // 7: coppice.v1.DeletionMarked
-	(*OwnerReferencesRemoved)(nil), // 8: coppice.v1.OwnerReferencesRemoved
-	(*FinalizerRemoved)(nil),       // 9: coppice.v1.FinalizerRemoved
-	(*ObjectsDeleted)(nil),         // 10: coppice.v1.ObjectsDeleted
-	(*Identities)(nil),             // 11: coppice.v1.Identities
-	(*RealmChanged)(nil),           // 12: coppice.v1.RealmChanged
-	(*BrakeChanged)(nil),           // 13: coppice.v1.BrakeChanged
-	(*BrakeReleased)(nil),          // 14: coppice.v1.BrakeReleased
-	(*ExpiryNotice)(nil),           // 15: coppice.v1.ExpiryNotice
-	(*NoticeAnswer)(nil),           // 16: coppice.v1.NoticeAnswer
-	(*Origin)(nil),                 // 17: coppice.v1.Origin
-	(*ImportSessionChanged)(nil),   // 18: coppice.v1.ImportSessionChanged
-	(*Node)(nil),                   // 19: coppice.v1.Node
-	(*Body)(nil),                   // 20: coppice.v1.Body
-	(*NodeOwner)(nil),              // 21: coppice.v1.NodeOwner
+	(*EventsLeftOut)(nil),          // 5: coppice.v1.EventsLeftOut
+	(*ObjectCreated)(nil),          // 6: coppice.v1.ObjectCreated
+	(*ObjectUpdated)(nil),          // 7: coppice.v1.ObjectUpdated
+	(*DeletionMarked)(nil),         // 8: coppice.v1.DeletionMarked
+	(*OwnerReferencesRemoved)(nil), // 9: coppice.v1.OwnerReferencesRemoved
+	(*FinalizerRemoved)(nil),       // 10: coppice.v1.FinalizerRemoved
+	(*ObjectsDeleted)(nil),         // 11: coppice.v1.ObjectsDeleted
+	(*Identities)(nil),             // 12: coppice.v1.Identities
+	(*RealmChanged)(nil),           // 13: coppice.v1.RealmChanged
+	(*BrakeChanged)(nil),           // 14: coppice.v1.BrakeChanged
+	(*BrakeReleased)(nil),          // 15: coppice.v1.BrakeReleased
+	(*ExpiryNotice)(nil),           // 16: coppice.v1.ExpiryNotice
+	(*NoticeAnswer)(nil),           // 17: coppice.v1.NoticeAnswer
+	(*Origin)(nil),                 // 18: coppice.v1.Origin
+	(*ImportSessionChanged)(nil),   // 19: coppice.v1.ImportSessionChanged
+	(*Node)(nil),                   // 20: coppice.v1.Node
+	(*Body)(nil),                   // 21: coppice.v1.Body
+	(*NodeOwner)(nil),              // 22: coppice.v1.NodeOwner
 }
 var file_coppice_v1_log_proto_depIdxs = []int32{
 	3,  // 0: coppice.v1.Commit.commands:type_name -> coppice.v1.Command
 	4,  // 1: coppice.v1.Commit.events:type_name -> coppice.v1.Event
 	2,  // 2: coppice.v1.Commit.new_key:type_name -> coppice.v1.NewKey
 	0,  // 3: coppice.v1.Event.reason:type_name -> coppice.v1.Reason
-	5,  // 4: coppice.v1.Event.created:type_name -> coppice.v1.ObjectCreated
-	6,  // 5: coppice.v1.Event.updated:type_name -> coppice.v1.ObjectUpdated
-	7,  // 6: coppice.v1.Event.deletion_marked:type_name -> coppice.v1.DeletionMarked
-	8,  // 7: coppice.v1.Event.owner_references_removed:type_name -> coppice.v1.OwnerReferencesRemoved
-	9,  // 8: coppice.v1.Event.finalizer_removed:type_name -> coppice.v1.FinalizerRemoved
-	10, // 9: coppice.v1.Event.deleted:type_name -> coppice.v1.ObjectsDeleted
-	18, // 10: coppice.v1.Event.import_session:type_name -> coppice.v1.ImportSessionChanged
-	12, // 11: coppice.v1.Event.realm:type_name -> coppice.v1.RealmChanged
-	13, // 12: coppice.v1.Event.brake:type_name -> coppice.v1.BrakeChanged
-	14, // 13: coppice.v1.Event.released:type_name -> coppice.v1.BrakeReleased
-	15, // 14: coppice.v1.Event.notice:type_name -> coppice.v1.ExpiryNotice
-	19, // 15: coppice.v1.ObjectCreated.node:type_name -> coppice.v1.Node
-	20, // 16: coppice.v1.ObjectCreated.body:type_name -> coppice.v1.Body
-	19, // 17: coppice.v1.ObjectUpdated.node:type_name -> coppice.v1.Node
-	20, // 18: coppice.v1.ObjectUpdated.body:type_name -> coppice.v1.Body
-	11, // 19: coppice.v1.DeletionMarked.object:type_name -> coppice.v1.Identities
-	11, // 20: coppice.v1.OwnerReferencesRemoved.objects:type_name -> coppice.v1.Identities
-	21, // 21: coppice.v1.OwnerReferencesRemoved.references:type_name -> coppice.v1.NodeOwner
-	11, // 22: coppice.v1.FinalizerRemoved.objects:type_name -> coppice.v1.Identities
-	11, // 23: coppice.v1.ObjectsDeleted.objects:type_name -> coppice.v1.Identities
-	17, // 24: coppice.v1.RealmChanged.origin:type_name -> coppice.v1.Origin
-	16, // 25: coppice.v1.ExpiryNotice.answer:type_name -> coppice.v1.NoticeAnswer
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	6,  // 4: coppice.v1.Event.created:type_name -> coppice.v1.ObjectCreated
+	7,  // 5: coppice.v1.Event.updated:type_name -> coppice.v1.ObjectUpdated
+	8,  // 6: coppice.v1.Event.deletion_marked:type_name -> coppice.v1.DeletionMarked
+	9,  // 7: coppice.v1.Event.owner_references_removed:type_name -> coppice.v1.OwnerReferencesRemoved
+	10, // 8: coppice.v1.Event.finalizer_removed:type_name -> coppice.v1.FinalizerRemoved
+	11, // 9: coppice.v1.Event.deleted:type_name -> coppice.v1.ObjectsDeleted
+	19, // 10: coppice.v1.Event.import_session:type_name -> coppice.v1.ImportSessionChanged
+	13, // 11: coppice.v1.Event.realm:type_name -> coppice.v1.RealmChanged
+	14, // 12: coppice.v1.Event.brake:type_name -> coppice.v1.BrakeChanged
+	15, // 13: coppice.v1.Event.released:type_name -> coppice.v1.BrakeReleased
+	16, // 14: coppice.v1.Event.notice:type_name -> coppice.v1.ExpiryNotice
+	5,  // 15: coppice.v1.Event.left_out:type_name -> coppice.v1.EventsLeftOut
+	20, // 16: coppice.v1.ObjectCreated.node:type_name -> coppice.v1.Node
+	21, // 17: coppice.v1.ObjectCreated.body:type_name -> coppice.v1.Body
+	20, // 18: coppice.v1.ObjectUpdated.node:type_name -> coppice.v1.Node
+	21, // 19: coppice.v1.ObjectUpdated.body:type_name -> coppice.v1.Body
+	12, // 20: coppice.v1.DeletionMarked.object:type_name -> coppice.v1.Identities
+	12, // 21: coppice.v1.OwnerReferencesRemoved.objects:type_name -> coppice.v1.Identities
+	22, // 22: coppice.v1.OwnerReferencesRemoved.references:type_name -> coppice.v1.NodeOwner
+	12, // 23: coppice.v1.FinalizerRemoved.objects:type_name -> coppice.v1.Identities
+	12, // 24: coppice.v1.ObjectsDeleted.objects:type_name -> coppice.v1.Identities
+	18, // 25: coppice.v1.RealmChanged.origin:type_name -> coppice.v1.Origin
+	17, // 26: coppice.v1.ExpiryNotice.answer:type_name -> coppice.v1.NoticeAnswer
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_log_proto_init() }
@@ -1917,15 +1986,16 @@ func file_coppice_v1_log_proto_init() {
 		(*Event_Brake)(nil),
 		(*Event_Released)(nil),
 		(*Event_Notice)(nil),
+		(*Event_LeftOut)(nil),
 	}
-	file_coppice_v1_log_proto_msgTypes[6].OneofWrappers = []any{}
+	file_coppice_v1_log_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_log_proto_rawDesc), len(file_coppice_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -460,7 +460,10 @@ type LogBatch struct {
 	Error *Status `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	// The position from which this batch has commits: next of the batch before. A client that
 	// has another next has lost a batch, and asks again from its own.
-	From          uint64 `protobuf:"varint,8,opt,name=from,proto3" json:"from,omitempty"`
+	From uint64 `protobuf:"varint,8,opt,name=from,proto3" json:"from,omitempty"`
+	// The number of events of commits from this batch's range that it does not have because the users
+	// file does not let the actor get their objects.
+	LeftOut       uint64 `protobuf:"varint,9,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,6 +554,13 @@ func (x *LogBatch) GetFrom() uint64 {
 	return 0
 }
 
+func (x *LogBatch) GetLeftOut() uint64 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
 // LogEntry is one commit. A reply in JSON has commit, others have stored.
 type LogEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -562,7 +572,11 @@ type LogEntry struct {
 	Commit *Commit `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
 	// Why the message is not a commit of the realm, so that graph services skip it; empty
 	// for a commit.
-	Unreadable    string `protobuf:"bytes,4,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
+	Unreadable string `protobuf:"bytes,4,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
+	// If true, the users file does not let the actor read all of the commit: stored and commit have
+	// the events that it may see, without the values of objects whose past it may not read, and only
+	// the commands of these events. The entry is no message of the log.
+	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -623,6 +637,13 @@ func (x *LogEntry) GetUnreadable() string {
 		return x.Unreadable
 	}
 	return ""
+}
+
+func (x *LogEntry) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 // ReadWarningsRequest is the request of readwarnings. The subject may name a resource
@@ -719,7 +740,10 @@ type WarningBatch struct {
 	// If true, this is the last batch of the reply.
 	End bool `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
 	// Why the reply ends early.
-	Error         *Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Error *Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// The number of warnings before next that the reply does not have because the users file does not let the
+	// actor get their objects.
+	LeftOut       uint64 `protobuf:"varint,5,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -780,6 +804,13 @@ func (x *WarningBatch) GetError() *Status {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *WarningBatch) GetLeftOut() uint64 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
 }
 
 // ListConsumersRequest is the request of listconsumers. If it names neither finalizers
@@ -1427,7 +1458,9 @@ type ListFinalizersReply struct {
 	// The finalizers, ordered by name.
 	Finalizers []*FinalizerInUse `protobuf:"bytes,2,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
 	// Gets the next page; empty on the last.
-	Continue      string `protobuf:"bytes,3,opt,name=continue,proto3" json:"continue,omitempty"`
+	Continue string `protobuf:"bytes,3,opt,name=continue,proto3" json:"continue,omitempty"`
+	// If true, only the objects are counted that the users file lets the actor get.
+	Partial       bool `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1481,6 +1514,13 @@ func (x *ListFinalizersReply) GetContinue() string {
 		return x.Continue
 	}
 	return ""
+}
+
+func (x *ListFinalizersReply) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 // FinalizerInUse counts the objects that have an external finalizer.
@@ -1653,7 +1693,10 @@ type ListParkedReply struct {
 	// The parked work, ordered by id.
 	Parked []*ParkedWork `protobuf:"bytes,1,rep,name=parked,proto3" json:"parked,omitempty"`
 	// Gets the next page; zero on the last.
-	Next          uint64 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
+	Next uint64 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
+	// The number of pieces of parked work that the page does not have because the users file does not
+	// let the actor get their objects.
+	LeftOut       uint32 `protobuf:"varint,3,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1698,6 +1741,13 @@ func (x *ListParkedReply) GetParked() []*ParkedWork {
 func (x *ListParkedReply) GetNext() uint64 {
 	if x != nil {
 		return x.Next
+	}
+	return 0
+}
+
+func (x *ListParkedReply) GetLeftOut() uint32 {
+	if x != nil {
+		return x.LeftOut
 	}
 	return 0
 }
@@ -2693,7 +2743,7 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\x04uids\x18\a \x03(\tR\x04uids\x12\x12\n" +
 	"\x04name\x18\b \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\t \x01(\tR\tnamespace\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xe0\x01\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xfb\x01\n" +
 	"\bLogBatch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12.\n" +
 	"\aentries\x18\x02 \x03(\v2\x14.coppice.v1.LogEntryR\aentries\x12\x12\n" +
@@ -2702,25 +2752,28 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\x04last\x18\x05 \x01(\x04R\x04last\x12\x10\n" +
 	"\x03end\x18\x06 \x01(\bR\x03end\x12(\n" +
 	"\x05error\x18\a \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x12\n" +
-	"\x04from\x18\b \x01(\x04R\x04from\"\x8a\x01\n" +
+	"\x04from\x18\b \x01(\x04R\x04from\x12\x19\n" +
+	"\bleft_out\x18\t \x01(\x04R\aleftOut\"\xa4\x01\n" +
 	"\bLogEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\fR\x06stored\x12*\n" +
 	"\x06commit\x18\x03 \x01(\v2\x12.coppice.v1.CommitR\x06commit\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x04 \x01(\tR\n" +
-	"unreadable\"\x9b\x01\n" +
+	"unreadable\x12\x18\n" +
+	"\apartial\x18\x05 \x01(\bR\apartial\"\x9b\x01\n" +
 	"\x13ReadWarningsRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x19\n" +
 	"\bnew_only\x18\x03 \x01(\bR\anewOnly\x12#\n" +
 	"\rfrom_sequence\x18\x04 \x01(\x04R\ffromSequence\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x8f\x01\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xaa\x01\n" +
 	"\fWarningBatch\x12/\n" +
 	"\bwarnings\x18\x01 \x03(\v2\x13.coppice.v1.WarningR\bwarnings\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x10\n" +
 	"\x03end\x18\x03 \x01(\bR\x03end\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\"\x94\x01\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x19\n" +
+	"\bleft_out\x18\x05 \x01(\x04R\aleftOut\"\x94\x01\n" +
 	"\x14ListConsumersRequest\x12\x1e\n" +
 	"\n" +
 	"finalizers\x18\x01 \x03(\tR\n" +
@@ -2782,13 +2835,14 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\x15ListFinalizersRequest\x12\x1a\n" +
 	"\bcontinue\x18\x01 \x01(\tR\bcontinue\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x89\x01\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xa3\x01\n" +
 	"\x13ListFinalizersReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12:\n" +
 	"\n" +
 	"finalizers\x18\x02 \x03(\v2\x1a.coppice.v1.FinalizerInUseR\n" +
 	"finalizers\x12\x1a\n" +
-	"\bcontinue\x18\x03 \x01(\tR\bcontinue\"x\n" +
+	"\bcontinue\x18\x03 \x01(\tR\bcontinue\x12\x18\n" +
+	"\apartial\x18\x04 \x01(\bR\apartial\"x\n" +
 	"\x0eFinalizerInUse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aobjects\x18\x02 \x01(\x04R\aobjects\x12 \n" +
@@ -2800,10 +2854,11 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\x03ids\x18\x03 \x03(\x04R\x03ids\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\bR\acontent\x12\x18\n" +
 	"\asubject\x18\x05 \x01(\tR\asubject\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"U\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"p\n" +
 	"\x0fListParkedReply\x12.\n" +
 	"\x06parked\x18\x01 \x03(\v2\x16.coppice.v1.ParkedWorkR\x06parked\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\x04R\x04next\"D\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x19\n" +
+	"\bleft_out\x18\x03 \x01(\rR\aleftOut\"D\n" +
 	"\n" +
 	"ParkedWork\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +

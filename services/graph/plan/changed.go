@@ -40,7 +40,7 @@ func (p *Plan) Changed(d Deletion, was planname.Name) *lifecycle.Error {
 	case len(kinds) > 0:
 		said = "none of these objects has changed since, but the kind of " + strings.Join(kinds[:min(len(kinds), changesSaid)], ", ")
 	case slices.ContainsFunc(p.elsewhere, func(o *Object) bool { return !before(o) }):
-		said = "objects in other namespaces have changed since"
+		said = "objects that the plan does not name have changed since"
 	case was.Revision == 0:
 		said = "what has changed since is not known, as the plan was named without its revision"
 	}
@@ -104,7 +104,7 @@ func say(c *coppicev1.PlanCounts, elsewhere int) string {
 		}
 	}
 	if elsewhere > 0 {
-		said = append(said, fmt.Sprintf("and takes in %d in other namespaces", elsewhere))
+		said = append(said, fmt.Sprintf("and takes in %d that it does not name", elsewhere))
 	}
 	return strings.Join(said, ", ")
 }

@@ -24,6 +24,8 @@ type Deletion struct {
 	Unprotect bool
 	// Also are deletions of objects of other resources or namespaces in the same commit.
 	Also []Deletion
+	// Sees reports whether the plan may name an object; nil for all that are in the namespaces of the request.
+	Sees func(*lifecycle.Kind, *lifecycle.Node) bool
 }
 
 // options returns the options that the name of the plan says.
@@ -74,7 +76,7 @@ type Plan struct {
 	// can decide how its objects are deleted.
 	kinds map[*lifecycle.Kind]uint64
 	// elsewhere are the objects that the plan does not name, because they are in other
-	// namespaces than the request. The hash depends on them.
+	// namespaces than the request, or the actor may not get them. The hash depends on them.
 	elsewhere []*Object
 	// Cycles are the cycles of objects that wait for each other in which a use is released.
 	Cycles []string
@@ -157,7 +159,7 @@ func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycl
 	tx := snap.Begin()
 	tx.Unbrake() // brakes delay what the plan says, and change nothing else
 	r := &run{
-		ctx: ctx, namespaces: d.namespaces(), snap: snap, tx: tx, max: maxObjects, revision: snap.Revision(),
+		ctx: ctx, namespaces: d.namespaces(), sees: d.Sees, snap: snap, tx: tx, max: maxObjects, revision: snap.Revision(),
 		rules:   &lifecycle.Context{View: tx, Now: now},
 		planned: map[uid.UID]*Object{}, queued: map[uid.UID]bool{}, contained: map[uid.UID]bool{},
 	}

@@ -18,6 +18,7 @@ type run struct {
 	ctx context.Context
 	// namespaces are those of the request, nil for all: a plan names no object of another.
 	namespaces []string
+	sees       func(*lifecycle.Kind, *lifecycle.Node) bool // nil for all
 	snap       *state.Snapshot
 	tx         *state.Tx
 	rules      *lifecycle.Context
@@ -120,7 +121,8 @@ func (r *run) add(events []lifecycle.Event, because uid.UID) {
 // visible reports whether the plan may name an object. Only uses lead from one namespace to
 // another.
 func (r *run) visible(n *lifecycle.Node) bool {
-	return r.namespaces == nil || n.Namespace == "" || slices.Contains(r.namespaces, n.Namespace)
+	return (r.namespaces == nil || n.Namespace == "" || slices.Contains(r.namespaces, n.Namespace)) &&
+		(r.sees == nil || r.sees(r.tx.Kinds().OfNode(n), n))
 }
 
 // maxUnnamed is the maximum number of users that a plan may not name and looks at, for all its
@@ -191,7 +193,7 @@ func (r *run) refuse(err *lifecycle.Error) {
 
 // elsewhere replaces a refusal about an object that the plan may not name.
 func elsewhere(err *lifecycle.Error) *lifecycle.Error {
-	return &lifecycle.Error{Reason: err.Reason, Message: "the plan cannot be computed, because of an object in another namespace that the deletion reaches; " +
+	return &lifecycle.Error{Reason: err.Reason, Message: "the plan cannot be computed, because of an object that the deletion reaches and that is in another namespace, or that this user may not get; " +
 		"ask an operator, who may see it"}
 }
 

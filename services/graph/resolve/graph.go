@@ -16,6 +16,9 @@ type GraphOptions struct {
 	// Namespace restricts the reply to objects in it; empty for all objects. Objects
 	// elsewhere, including cluster-scoped objects, are neither returned nor followed.
 	Namespace string
+	// Sees reports whether the reply may have an object of a kind in a namespace; nil for all. Objects that it may not have are
+	// counted and not followed.
+	Sees func(k *lifecycle.Kind, n *lifecycle.Node) bool
 	// Limit is the maximum number of objects. MaxBytes is the approximate maximum size of
 	// the reply in bytes.
 	Limit, MaxBytes int
@@ -95,7 +98,12 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		return
 	}
 	n := g.snap.Node(u)
-	if n == nil || !g.visible(n) {
+	if n == nil || !g.here(n) {
+		return
+	}
+	if !g.visible(n) {
+		g.seen[u] = true
+		g.reply.LeftOut++
 		return
 	}
 	if len(g.list) >= g.o.Limit || g.bytes > g.o.MaxBytes {
@@ -122,7 +130,7 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	}
 	node.Pending = pending(u)
 	if requested {
-		node.Protected = g.snap.ProtectedBelow(n, lifecycle.MaxProtectedNamed)
+		node.Protected = g.snap.ProtectedBelow(n, lifecycle.MaxProtectedNamed, g.o.Sees)
 		node.Conditions = lifecycle.ProtectedConditions(node.GetProtected())
 		if n.Protected() && len(n.Protection.Policies) > 0 {
 			node.ProtectedBy = lifecycle.ProtectedBy(g.snap, n)
@@ -142,7 +150,7 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		c := of.Classify(r)
 		owner := &coppicev1.GraphOwner{Class: c.Class, UnknownUntil: c.Until.Known()}
 		if o := g.snap.Node(r.UID); o != nil && !g.visible(o) && !lifecycle.Fits(n, r, o) {
-			owner.Why = "the uid belongs to another object, which is not in this namespace"
+			owner.Why = "the uid belongs to another object, which this reply may not have"
 		} else {
 			owner.Why, owner.Pending = c.Why(g.snap, n, r), pending(r.UID)
 		}
@@ -206,6 +214,11 @@ func (g *grapher) users(node *coppicev1.GraphNode, n *lifecycle.Node) {
 
 // visible reports whether the reply may have an object.
 func (g *grapher) visible(n *lifecycle.Node) bool {
+	return g.here(n) && (g.o.Sees == nil || g.o.Sees(g.snap.Kinds().OfNode(n), n))
+}
+
+// here reports whether an object is in the namespace of the request.
+func (g *grapher) here(n *lifecycle.Node) bool {
 	return g.o.Namespace == "" || n.Namespace == g.o.Namespace
 }
 

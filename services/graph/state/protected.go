@@ -65,8 +65,8 @@ func (s *Snapshot) eachProtected(prefix []byte, visit func(resource, namespace, 
 
 // ProtectedBelow names the protected objects for which the deletion of n waits, at most limit
 // of them, as "pods/web-1 (shop)": the contents of a namespace or kind that is drained, and
-// the dependents of an object that waits for them.
-func (s *Snapshot) ProtectedBelow(n *lifecycle.Node, limit int) (list []string) {
+// the dependents of an object that waits for them. It leaves out those that sees does not report; nil for all.
+func (s *Snapshot) ProtectedBelow(n *lifecycle.Node, limit int, sees func(*lifecycle.Kind, *lifecycle.Node) bool) (list []string) {
 	add := func(resource, namespace, name string) bool {
 		said := resource + "/" + name
 		if namespace != "" {
@@ -76,7 +76,15 @@ func (s *Snapshot) ProtectedBelow(n *lifecycle.Node, limit int) (list []string) 
 		return len(list) < limit
 	}
 	if n.Draining() {
-		s.EachProtectedIn(n, func(resource, namespace, name string, _ uid.UID) bool { return add(resource, namespace, name) })
+		looked := 0
+		s.EachProtectedIn(n, func(resource, namespace, name string, u uid.UID) bool {
+			if looked++; sees != nil {
+				if c := s.Node(u); c == nil || !sees(s.kinds.OfNode(c), c) {
+					return looked < mostBelow
+				}
+			}
+			return add(resource, namespace, name)
+		})
 	}
 	if !n.Waiting() || len(list) >= limit || lifecycle.Dependents(s, n).Pending() == 0 {
 		return list
@@ -88,12 +96,12 @@ func (s *Snapshot) ProtectedBelow(n *lifecycle.Node, limit int) (list []string) 
 	})
 	s.Prefetch(found)
 	for _, u := range found {
-		if d := s.Node(u); d != nil && d.Protected() && !add(s.kinds.OfNode(d).Resource(), d.Namespace, d.Name) {
+		if d := s.Node(u); d != nil && d.Protected() && (sees == nil || sees(s.kinds.OfNode(d), d)) && !add(s.kinds.OfNode(d).Resource(), d.Namespace, d.Name) {
 			break
 		}
 	}
 	return list
 }
 
-// mostBelow is the maximum number of dependents that ProtectedBelow reads.
+// mostBelow is the maximum number of dependents that ProtectedBelow reads, and of protected contents.
 const mostBelow = 4096

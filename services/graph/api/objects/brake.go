@@ -32,7 +32,7 @@ func (s *Writer) Brakes(q *serve.Request, at bus.API) *lifecycle.Error {
 	s.read(q, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
 		reply := &coppicev1.BrakesReply{Revision: snap.Revision()}
 		for _, k := range snap.Kinds().All() {
-			if lifecycle.BrakeOf(snap, k).On() {
+			if lifecycle.BrakeOf(snap, k).On() && q.Rules.MaySomewhere(bus.VerbGet, k.Resource()) {
 				reply.Brakes = append(reply.Brakes, lifecycle.BrakeStatus(snap, k, lifecycle.TimeOf(s.Now())))
 			}
 		}

@@ -31,6 +31,7 @@ func (s *Writer) Delete(q *serve.Request, at bus.API) *lifecycle.Error {
 	if err != nil {
 		return err
 	}
+	d.Sees = seesOf(q)
 	work := &command.Objects{
 		Resource: serve.Resource(at), Namespace: at.Namespace, Count: len(r.GetNames()),
 		DryRun: slices.Contains(r.GetOptions().GetDryRun(), "All"),

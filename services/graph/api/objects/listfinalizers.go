@@ -35,6 +35,7 @@ func (s *Replica) ListFinalizers(q *serve.Request, at bus.API) *lifecycle.Error 
 		return err
 	}
 	s.AtLeast(s.Pages, q, 0, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+		page.sees = seesOf(q)
 		return page.read(snap), nil
 	})
 	return nil
@@ -48,6 +49,7 @@ type finalizerPage struct {
 	limit    int
 	bytes    int // of the names in byName
 	byName   map[string]*coppicev1.FinalizerInUse
+	sees     func(*lifecycle.Kind, *lifecycle.Node) bool // nil for all objects
 }
 
 func newFinalizerPage(r *coppicev1.ListFinalizersRequest) (p finalizerPage, err *lifecycle.Error) {
@@ -62,7 +64,7 @@ func newFinalizerPage(r *coppicev1.ListFinalizersRequest) (p finalizerPage, err 
 }
 
 func (p *finalizerPage) read(snap *state.Snapshot) *coppicev1.ListFinalizersReply {
-	reply := &coppicev1.ListFinalizersReply{Revision: snap.Revision()}
+	reply := &coppicev1.ListFinalizersReply{Revision: snap.Revision(), Partial: p.sees != nil}
 	kinds := slices.Clone(snap.Kinds().All())
 	slices.SortFunc(kinds, func(a, b *lifecycle.Kind) int { return cmp.Compare(a.Resource(), b.Resource()) })
 	for _, k := range kinds {
@@ -81,7 +83,9 @@ func (p *finalizerPage) read(snap *state.Snapshot) *coppicev1.ListFinalizersRepl
 			}
 			p.limit--
 			p.after = state.NameCursor{Namespace: n.Namespace, Name: n.Name}
-			p.count(n)
+			if p.sees == nil || p.sees(k, n) {
+				p.count(n)
+			}
 			return true
 		})
 		if reply.Continue != "" {

@@ -111,6 +111,7 @@ func (s *Writer) pastRead(q *serve.Request, at bus.API, r *coppicev1.ReadPastReq
 			return read, lifecycle.ErrBadRequest("plan: a plan of the past is of objects of one resource in one namespace: leave out also and askGrant")
 		}
 		d, err := planDeletion(at, of.Plan)
+		d.Sees = seesOf(q)
 		read.places = s.Plans
 		read.answer = func(ctx context.Context, p *past.State, reply *coppicev1.ReadPastReply) *lifecycle.Error {
 			m, err := planOf(ctx, p.Snapshot, q, d, of.Plan, p.Snapshot.Time())

@@ -44,6 +44,7 @@ func (s *Replica) Plan(q *serve.Request, at bus.API) *lifecycle.Error {
 	if err != nil {
 		return err
 	}
+	d.Sees = seesOf(q)
 	if err := s.c.Grants.covers(at, r.GetDelete(), "", s.Now()); err != nil {
 		return err
 	}

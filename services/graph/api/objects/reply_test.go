@@ -27,7 +27,7 @@ func TestReplyDoesNotKeepTheBody(t *testing.T) {
 	ctx := testkit.Context(t)
 	nc := serveRequests(t, nil, func(s *serve.Server, q *serve.Request) {
 		ws := NewWriter(serve.NewWriter(s, nil, nil), nil, WriterConfig{})
-		received <- kept{weak.Make(&q.Data()[0]), ws.answer(q.Replier)}
+		received <- kept{weak.Make(&q.Data()[0]), ws.answer(q.Replier, nil)}
 	})
 	m := request(make([]byte, 50<<10))
 	m.Reply = nc.NewInbox()

@@ -41,6 +41,14 @@ func (s *Replica) Resolve(q *serve.Request, at bus.API) *lifecycle.Error {
 	return nil
 }
 
+// seesOf returns whether the reply to a request may have an object, nil for all.
+func seesOf(q *serve.Request) func(*lifecycle.Kind, *lifecycle.Node) bool {
+	if q.Rules == nil || q.Verb != bus.VerbReadPast && q.Rules.SeesAll() {
+		return nil
+	}
+	return q.Sees
+}
+
 // uidsOf returns the uids of a resolve, which names at least one object.
 func uidsOf(r *coppicev1.ResolveObjectsRequest) (uids []uid.UID, err *lifecycle.Error) {
 	for i, text := range r.GetUids() {
@@ -77,6 +85,7 @@ func resolved(
 	}
 	reply := resolve.Graph(snap, uids, resolve.GraphOptions{
 		Owners: r.GetOwners(), Dependents: r.GetDependents(), Namespace: at.Namespace, Limit: limit, MaxBytes: q.MaxPayload / 3, Now: now,
+		Sees: seesOf(q),
 	})
 	if r.GetCountTotal() {
 		total, ok := resolve.Total(ctx, snap, uids, at.Namespace, maxTotal)

@@ -24,7 +24,7 @@ func (s *Writer) Status(q *serve.Request, _ bus.API) *lifecycle.Error {
 		return err
 	}
 	if r.GetPolicies() {
-		s.Background(q, s.policyStatus)
+		s.Background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) { return s.policyStatus(ctx, q) })
 		return nil
 	}
 	if r.GetStorage() {
@@ -60,13 +60,15 @@ func (s *Writer) storage(ctx context.Context) (proto.Message, *lifecycle.Error) 
 }
 
 // policyStatus returns what is known of the expiry policies.
-func (s *Writer) policyStatus(ctx context.Context) (proto.Message, *lifecycle.Error) {
+func (s *Writer) policyStatus(ctx context.Context, q *serve.Request) (proto.Message, *lifecycle.Error) {
 	snap := s.State.Snapshot().Until(ctx)
 	defer snap.Close()
 	reply := &coppicev1.StatusReply{Revision: snap.Revision(), Paused: snap.Realm().Paused}
 	if policies := snap.Kinds().Resource(expiry.Resource); policies != nil {
 		snap.Nodes(policies, "", state.NameCursor{}, func(n *lifecycle.Node) bool {
-			reply.Policies = append(reply.Policies, s.policies.Status(n))
+			if q.Sees(policies, n) {
+				reply.Policies = append(reply.Policies, s.policies.Status(n))
+			}
 			return true
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -70,17 +71,21 @@ func (s *Writer) submit(q *serve.Request, at bus.API, work writer.Work, note str
 		callers = o.Count
 	}
 	s.Commands.Submit(&writer.Request{
-		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Expires: q.Expires, Work: work, Done: s.answer(q.Replier), Span: q.Span,
+		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Expires: q.Expires, Work: work, Done: s.answer(q.Replier, q.Rules), Span: q.Span,
 	})
 	return nil
 }
 
 // answer returns the function that sends the reply to a command. It encodes a long reply in
 // another goroutine, so that the writer does not wait for it.
-func (s *Writer) answer(q serve.Replier) func(proto.Message, *lifecycle.Error) {
+// Objects that rules do not let the actor get have no values in it.
+func (s *Writer) answer(q serve.Replier, rules *access.Rules) func(proto.Message, *lifecycle.Error) {
 	const long = 16 // results
 	return func(m proto.Message, err *lifecycle.Error) {
 		r, ok := m.(*coppicev1.ObjectsReply)
+		if ok && !rules.SeesAll() {
+			hideValues(r, s.State.Kinds(), rules)
+		}
 		if ok && err == nil && addsFinalizers(q.Verb) && s.warnUnanswered(r, func(r *coppicev1.ObjectsReply) { q.Answer(r, nil) }) {
 			return
 		}
@@ -88,6 +93,24 @@ func (s *Writer) answer(q serve.Replier) func(proto.Message, *lifecycle.Error) {
 			return
 		}
 		q.Answer(m, err)
+	}
+}
+
+// hideValues removes the values of objects that rules do not let the actor get. What identifies the objects stays.
+func hideValues(r *coppicev1.ObjectsReply, kinds *lifecycle.Kinds, rules *access.Rules) {
+	for _, result := range r.GetResults() {
+		o := result.GetObject()
+		if o == nil {
+			continue
+		}
+		m := o.GetMetadata()
+		if k := kinds.Of(lifecycle.GroupOf(o.GetApiVersion()), o.GetKind()); k != nil && rules.Sees(k.Resource(), m.GetNamespace()) {
+			continue
+		}
+		result.Object = &coppicev1.Object{ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: &coppicev1.ObjectMeta{
+			Name: m.GetName(), Namespace: m.GetNamespace(), Uid: m.GetUid(), ResourceVersion: m.GetResourceVersion(), Generation: m.GetGeneration(),
+			CreationTimestamp: m.GetCreationTimestamp(), DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.GetFinalizers(),
+		}}
 	}
 }
 

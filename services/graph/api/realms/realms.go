@@ -117,6 +117,9 @@ func (s *Server) List(q *serve.Request, at bus.API) *lifecycle.Error {
 		writers := s.c.Writers()
 		reply := &coppicev1.ListRealmsReply{}
 		for _, listed := range realms {
+			if of, named := s.Access.Table().Of(at.Actor, listed.GetName()); named && !of.MayAnything() {
+				continue
+			}
 			if len(r.GetNames()) > 0 && !slices.Contains(r.GetNames(), listed.GetName()) || listed.GetState() == coppicev1.RealmState_REALM_STATE_DELETED && !r.GetDeleted() {
 				continue
 			}

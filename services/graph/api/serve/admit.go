@@ -103,11 +103,14 @@ func (c *Config) admitAccount(origin string, actors []string, ofClient bool) *li
 	if c.AnyActor && ofClient && from.Account == bus.LocalUser {
 		return nil
 	}
-	if !slices.Contains(actors, from.Account) {
-		return forbidden("the request came from the account %q, and its actor is %s: each actor has an account of its own, of its name (see coppice nats-config)",
-			from.Account, strings.Join(actors, " or "))
+	if slices.Contains(actors, c.Access.Table().Actor(from.Account)) {
+		return nil
 	}
-	return nil
+	if user, ofFile := strings.CutPrefix(from.Account, bus.UsersAccount("")); ofFile {
+		return forbidden("the request came from the account %q, of a users file, and this graph service has no user %s: give it the users file of the NATS server's configuration (--users-file)", from.Account, user)
+	}
+	return forbidden("the request came from the account %q, and its actor is %s: each actor has an account of its own, of its name (see coppice nats-config)",
+		from.Account, strings.Join(actors, " or "))
 }
 
 func forbidden(format string, args ...any) *lifecycle.Error {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -26,6 +27,8 @@ type Request struct {
 	// Received is when the request was received, and Expires when the sender stops waiting for the reply; zero if
 	// it does not say so.
 	Received, Expires time.Time
+	// Rules are what the users file allows the actor; nil if it does not name the actor, and for internal operations.
+	Rules *access.Rules
 }
 
 // Replier is what is needed of a request to reply to it. It does not refer to the body, so

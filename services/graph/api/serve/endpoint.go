@@ -83,6 +83,12 @@ func (s *Server) add(e *Endpoint) error {
 		if err == nil {
 			err = s.admit(e, r)
 		}
+		if err == nil && e.actors == nil {
+			err = s.permit(q)
+		}
+		if err == nil && e.actors == nil && q.asks() {
+			return
+		}
 		if err == nil {
 			err = e.Handle(q)
 		}

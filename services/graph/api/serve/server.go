@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/tracing"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
@@ -25,7 +26,9 @@ type Config struct {
 	// AnyActor lets clients without an account of their own, and those of the account bus.LocalUser, name any
 	// actor. It is safe only if all clients are the same user.
 	AnyActor bool
-	State    *state.State
+	// Access is the users file; nil for none.
+	Access *access.Current
+	State  *state.State
 	// Instance is a name of this process for operators.
 	Instance string
 	Version  string

@@ -249,9 +249,28 @@ func (s *Server) ListConsumers(q *serve.Request, at bus.API) *lifecycle.Error {
 		if err != nil {
 			return nil, s.ErrJetStream("consumers", err)
 		}
+		if !q.Rules.SeesAll() {
+			s.hideCalls(q, &r, reply)
+		}
 		return reply, nil
 	})
 	return nil
+}
+
+// hideCalls removes the states of calls for objects that the actor may not get, and the errors of consumers, which are about the
+// object of any call.
+func (s *Server) hideCalls(q *serve.Request, r *coppicev1.ListConsumersRequest, reply *coppicev1.ListConsumersReply) {
+	snap := s.State.Snapshot()
+	defer snap.Close()
+	for i, of := range r.GetCalls() {
+		u, _ := uid.Parse(of.GetUid()) // checked
+		if n := snap.Node(u); n == nil || !q.Sees(snap.Kinds().OfNode(n), n) {
+			reply.Calls[i] = &coppicev1.CallStatus{}
+		}
+	}
+	for _, c := range reply.GetConsumers() {
+		c.LastError = ""
+	}
 }
 
 func (s *Server) consumerStates(ctx context.Context, r *coppicev1.ListConsumersRequest) (*coppicev1.ListConsumersReply, error) {

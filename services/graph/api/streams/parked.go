@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
 )
@@ -40,7 +41,7 @@ func (s *Server) ListParked(q *serve.Request, at bus.API) *lifecycle.Error {
 		}
 	}
 	s.Within(s.Pages, q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		p := parkedPage{limit: int(r.GetLimit()), room: min(q.MaxPayload/3, maxStreamed), content: r.GetContent()}
+		p := parkedPage{limit: int(r.GetLimit()), room: min(q.MaxPayload/3, maxStreamed), content: r.GetContent(), sees: s.seesParked(q)}
 		fail := error(nil)
 		if len(r.GetIds()) > 0 {
 			fail = s.parkedByID(ctx, &p, r.GetIds())
@@ -48,9 +49,9 @@ func (s *Server) ListParked(q *serve.Request, at bus.API) *lifecycle.Error {
 			var left uint64
 			left, fail = bus.ReadDirect(ctx, s.c.JS.Conn(), bus.DirectRead{
 				Stream: bus.ParkedStream(s.Realm), From: r.GetAfter() + 1, Filter: filter, Batch: p.batch(), MaxBytes: 2 * maxStreamed,
-			}, func(m bus.DirectMessage) error { return p.add(m.Sequence, m.Data, m.Pending) })
-			if n := len(p.Parked); fail == nil && left > 0 && n > 0 { // the batch ended because of its size
-				p.Next = p.Parked[n-1].GetId()
+			}, func(m bus.DirectMessage) error { return p.add(m.Sequence, m.Subject, m.Data, m.Pending) })
+			if fail == nil && left > 0 && p.last > 0 { // the batch ended because of its size
+				p.Next = p.last
 			}
 		}
 		if fail != nil && !errors.Is(fail, errEnough) {
@@ -61,11 +62,43 @@ func (s *Server) ListParked(q *serve.Request, at bus.API) *lifecycle.Error {
 	return nil
 }
 
+// seesParked returns whether the actor of a request may have a piece of parked work, by the subject on which it is parked. Work of Coppice's own
+// services is about many objects. The namespace of an object is that of the object as it is now.
+func (s *Server) seesParked(q *serve.Request) func(subject string) bool {
+	verb := q.Verb
+	if verb == bus.VerbListParked {
+		verb = bus.VerbGet
+	}
+	return func(subject string) bool {
+		if q.Rules.MayAll(verb) {
+			return true
+		}
+		from, _ := bus.Unparked(s.Realm, subject)
+		resource, id, ok := bus.ObjectOfCall(from)
+		if !ok {
+			return false
+		}
+		if q.Rules.MayEverywhere(verb, resource) {
+			return true
+		}
+		u, err := uid.Parse(id)
+		if err != nil {
+			return false
+		}
+		snap := s.State.Snapshot()
+		defer snap.Close()
+		n := snap.Node(u)
+		return n != nil && q.Rules.May(verb, resource, n.Namespace)
+	}
+}
+
 // parkedPage is a page of parked work under construction.
 type parkedPage struct {
 	coppicev1.ListParkedReply
 	limit, room, size int
 	content           bool
+	sees              func(subject string) bool
+	last              uint64 // the last one that was looked at
 }
 
 // batch returns how many pieces of work to read. Those that a page has no room for would arrive nevertheless, on the
@@ -84,7 +117,12 @@ func cut(s string) string {
 }
 
 // add adds parked work, of which left more follow. It fails with errEnough when the page is full.
-func (p *parkedPage) add(id uint64, data []byte, left uint64) error {
+func (p *parkedPage) add(id uint64, subject string, data []byte, left uint64) error {
+	if !p.sees(subject) {
+		p.LeftOut++
+		p.last = id
+		return nil
+	}
 	w := &coppicev1.Parked{}
 	if err := proto.Unmarshal(data, w); err != nil {
 		w = &coppicev1.Parked{Error: fmt.Sprintf("this is not parked work: %v", err)}
@@ -100,7 +138,7 @@ func (p *parkedPage) add(id uint64, data []byte, left uint64) error {
 		p.Next = p.Parked[len(p.Parked)-1].GetId()
 		return errEnough
 	}
-	p.Parked, p.size = append(p.Parked, entry), p.size+n
+	p.Parked, p.size, p.last = append(p.Parked, entry), p.size+n, id
 	if len(p.Parked) == maxParkedIDs && left > 0 {
 		p.Next = id
 	}
@@ -118,7 +156,7 @@ func (s *Server) parkedByID(ctx context.Context, p *parkedPage, ids []uint64) er
 			continue
 		}
 		if err == nil {
-			err = p.add(id, m.Data, 0)
+			err = p.add(id, m.Subject, m.Data, 0)
 		}
 		if err != nil {
 			return err
@@ -163,10 +201,11 @@ func (s *Server) eachParked(q *serve.Request, at bus.API, do func(context.Contex
 		if fail != nil {
 			return nil, s.ErrJetStream("parked work", fail)
 		}
+		sees := s.seesParked(q)
 		reply := &coppicev1.ParkedReply{}
 		for _, id := range r.GetIds() {
 			result := &coppicev1.ParkedResult{Id: id}
-			if err := s.oneParked(ctx, stream, id, do); err != nil {
+			if err := s.oneParked(ctx, stream, id, sees, do); err != nil {
 				result.Error = err.Status()
 			}
 			reply.Results = append(reply.Results, result)
@@ -177,10 +216,10 @@ func (s *Server) eachParked(q *serve.Request, at bus.API, do func(context.Contex
 }
 
 func (s *Server) oneParked(
-	ctx context.Context, stream jetstream.Stream, id uint64, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error,
+	ctx context.Context, stream jetstream.Stream, id uint64, sees func(subject string) bool, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error,
 ) *lifecycle.Error {
 	m, err := parkedMessage(ctx, stream, id)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && !sees(m.Subject) {
 		return &lifecycle.Error{Reason: api.ErrNotFound, Message: fmt.Sprintf("nothing is parked under %d", id)}
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -51,7 +52,7 @@ func (s *Server) ReadLog(q *serve.Request, at bus.API) *lifecycle.Error {
 	if err := serve.RealmWide(at); err != nil {
 		return err
 	}
-	r := &logReading{s: s}
+	r := &logReading{s: s, rules: q.Rules}
 	if err := q.Read(&r.ReadLogRequest); err != nil {
 		return err
 	}
@@ -73,6 +74,8 @@ type logReading struct {
 	coppicev1.ReadLogRequest
 	s   *Server
 	out *sender
+	// rules restrict what the reply has; nil for no restriction.
+	rules *access.Rules
 
 	mention [][]byte // a commit has to mention one of these,
 	also    [][]byte // and all of these
@@ -86,7 +89,8 @@ type logReading struct {
 	bytes             uint64 // of entries, as they are sent
 	count             uint32
 	entries           []*coppicev1.LogEntry
-	size              int // of entries, in bytes
+	size              int    // of entries, in bytes
+	leftOut           uint64 // events since the last batch that rules leave out
 }
 
 func (r *logReading) prepare() *lifecycle.Error {
@@ -309,6 +313,10 @@ func (r *logReading) visit(ctx context.Context, m eventlog.Message) error {
 		return nil
 	}
 	size, sent := len(m.Data), len(m.Data)
+	if entry.GetPartial() {
+		size = len(entry.GetStored())
+		sent = size
+	}
 	if r.out.q.JSON { // as text, and not compressed
 		size = proto.Size(entry)
 		sent = jsonGrowth * size
@@ -334,6 +342,9 @@ func (r *logReading) visit(ctx context.Context, m eventlog.Message) error {
 func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev1.LogEntry, err error) {
 	e = &coppicev1.LogEntry{Sequence: m.Position, Stored: m.Data}
 	if e.Unreadable, err = r.skips(ctx, m); e.GetUnreadable() != "" || err != nil {
+		if r.rules != nil { // it may be a copy of a commit
+			e.Stored, e.Partial = nil, true
+		}
 		return e, err
 	}
 	commit, err := m.Open(new([]byte))
@@ -343,6 +354,9 @@ func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev
 	}
 	if !r.matches(commit) {
 		return nil, nil
+	}
+	if r.rules != nil && !readsAll(r.rules) {
+		return r.partial(e, commit), nil
 	}
 	if r.out.q.JSON {
 		e.Stored, e.Commit = nil, &coppicev1.Commit{}
@@ -391,7 +405,9 @@ func (r *logReading) matches(commit []byte) bool {
 }
 
 func (r *logReading) flush(end bool) error {
-	b := &coppicev1.LogBatch{Format: logFormat, From: r.from, Entries: r.entries, Next: r.next, First: r.first, Last: max(r.last, r.s.State.Checkpoint().GetPosition()), End: end}
+	b := &coppicev1.LogBatch{
+		Format: logFormat, From: r.from, Entries: r.entries, Next: r.next, First: r.first, Last: max(r.last, r.s.State.Checkpoint().GetPosition()), End: end, LeftOut: r.leftOut,
+	}
 	if len(r.entries) > 0 && !end {
 		b.Next = r.entries[len(r.entries)-1].GetSequence() + 1
 	}
@@ -399,7 +415,7 @@ func (r *logReading) flush(end bool) error {
 	err := r.out.send(b)
 	switch {
 	case err == nil:
-		r.from = b.GetNext()
+		r.from, r.leftOut = b.GetNext(), 0
 	case len(b.GetEntries()) > 0:
 		r.next = b.GetEntries()[0].GetSequence() // none of them was sent
 	}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
@@ -23,7 +24,7 @@ const (
 
 // ReadWarnings replies with the stored warnings and, if asked, with later ones.
 func (s *Server) ReadWarnings(q *serve.Request, at bus.API) *lifecycle.Error {
-	r := &warningReading{s: s}
+	r := &warningReading{s: s, rules: q.Rules}
 	if err := q.Read(&r.ReadWarningsRequest); err != nil {
 		return err
 	}
@@ -54,9 +55,11 @@ type warningReading struct {
 	s      *Server
 	out    *sender
 	filter string
+	rules  *access.Rules // nil for no restriction
 
 	next     uint64
 	warnings []*coppicev1.Warning
+	leftOut  uint64 // since the last batch
 	size     int
 }
 
@@ -121,7 +124,10 @@ func (r *warningReading) chunk(ctx context.Context) (pending uint64, err error) 
 
 func (r *warningReading) visit(m bus.DirectMessage) error {
 	var w coppicev1.Warning
-	if manifest.UnmarshalMessage(m.Data, &w) == nil { // messages that are no warnings are left out
+	switch of, ok := bus.ParseWarning(m.Subject); {
+	case r.rules != nil && (!ok || !r.rules.Sees(lifecycle.ResourceName(of.Group, of.Plural), of.Namespace)):
+		r.leftOut++
+	case manifest.UnmarshalMessage(m.Data, &w) == nil: // messages that are no warnings are left out
 		if r.size+len(m.Data) > r.out.room() && len(r.warnings) > 0 {
 			if err := r.flush(false); err != nil {
 				return err
@@ -134,7 +140,7 @@ func (r *warningReading) visit(m bus.DirectMessage) error {
 }
 
 func (r *warningReading) flush(end bool) error {
-	b := &coppicev1.WarningBatch{Warnings: r.warnings, Next: r.next, End: end}
-	r.warnings, r.size = nil, 0
+	b := &coppicev1.WarningBatch{Warnings: r.warnings, Next: r.next, End: end, LeftOut: r.leftOut}
+	r.warnings, r.size, r.leftOut = nil, 0, 0
 	return r.out.send(b)
 }
