@@ -282,7 +282,7 @@ func TestHashElsewhere(t *testing.T) {
 		t.Errorf("one more object goes in another namespace, and the hash is still %s", was.Hash())
 	}
 	err := now.Changed(deletion(r, "", "secrets/key@infra"), was.Name())
-	for _, want := range []string{"removes 1, and takes in 3 in other namespaces", "objects in other namespaces have changed since"} {
+	for _, want := range []string{"removes 1, and takes in 3 that it does not name", "objects that the plan does not name have changed since"} {
 		if !strings.Contains(err.Message, want) {
 			t.Errorf("%q does not say %q", err.Message, want)
 		}
