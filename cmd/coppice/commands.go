@@ -64,6 +64,7 @@ func commands(a *cli.App) []*cobra.Command {
 		operate.FinalizerCommand(a),
 		read.APIResourcesCommand(a),
 		natsConfigCommand(a),
+		authCommand(a),
 		readyCommand(a),
 		doctor.Command(a, defaultServices(), serviceURL),
 		benchCommand(a),

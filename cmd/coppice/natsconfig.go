@@ -23,6 +23,7 @@ type actorFlags struct {
 	operators, finalizers, agents []string
 	controllers, expiry           []string
 	bench                         bool
+	users                         usersFlags
 }
 
 func (f *actorFlags) add(c *cobra.Command) {
@@ -36,6 +37,7 @@ func (f *actorFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.agents, "agent", []string{bus.RoleAgent + "=" + bus.ExampleAgent}, "USER=RESOURCE, a controller and the kind of which it is the agent; may be repeated")
 	c.Flags().StringArrayVar(&f.expiry, "expiry", nil, "USER=NAME, a program and the name by which expiry policies call it; may be repeated")
 	c.Flags().BoolVar(&f.bench, "bench", false, "add the user of 'coppice bench --server'")
+	f.users.add(c)
 }
 
 // roles are those of the services and of these actors.
@@ -50,7 +52,14 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 		realms = []string{bus.AnyRealm}
 	}
 	roles := append(bus.ServiceRoles(bus.AnyRealm), bus.AdminRole()) // realms are created while they run
+	if f.users.file != nil && len(f.users.may) == 0 {
+		return append(roles, f.users.file.NATSRoles()...), nil
+	}
 	for _, n := range f.applications {
+		if f.users.file != nil && f.users.file.Users[n] != nil {
+			roles = append(roles, f.users.file.NATSRoles()...)
+			continue
+		}
 		roles = append(roles, bus.ApplicationRole(n, realms...))
 	}
 	for _, n := range f.readers {
@@ -144,16 +153,26 @@ DIR/graph, for --password-file, and DIR/passwords.conf with all of them, which t
 configuration includes. Passwords that exist stay. Write the configuration into the
 directory to which DIR is relative.
 
-Without it, passwords come from environment variables, which the configuration names.
+With --users-file the users, and what each may do, come from a file, which graph services need, too: 'coppice
+graph --users-file'. 'coppice nats-config check' says in words what the file means.
+
+Without --passwords, passwords come from environment variables, which the configuration names.
 The password of an actor that is added while the server runs must then come from a file
 that the configuration includes, as the header of the output says.`,
 		Example: `  coppice nats-config --passwords passwords > coppice.conf
-  coppice nats-config --application shop --application billing --finalizer bucket=example.com/bucket > coppice.conf`,
+  coppice nats-config --application shop --application billing --finalizer bucket=example.com/bucket > coppice.conf
+  coppice nats-config --users-file users.yaml --passwords passwords > coppice.conf`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.users.read(c, f.applications); err != nil {
+				return err
+			}
 			roles, err := f.roles()
 			if err != nil {
 				return err
+			}
+			if f.users.print {
+				return f.users.file.Write(a.Stdout)
 			}
 			if passwords == "" {
 				return natsconf.Write(a.Stdout, roles, "")
@@ -173,6 +192,7 @@ that the configuration includes, as the header of the output says.`,
 		},
 	}
 	f.add(c)
+	c.AddCommand(checkUsersCommand(a))
 	c.Flags().StringVar(&passwords, "passwords", "", "`DIR` with the passwords; those that do not exist are generated")
 	return c
 }

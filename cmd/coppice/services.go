@@ -155,6 +155,7 @@ func reportReady(ctx context.Context, log *slog.Logger, ready func() error) {
 func graphCommand(a *cli.App) *cobra.Command {
 	f := serviceFlags{about: realmsOfGraph, port: graphPort}
 	var data, file string
+	var usersFile string
 	var replicas int
 	var ttl, skew time.Duration
 	var answers answersFlags
@@ -216,6 +217,12 @@ realm only with a copy of it.`,
 				if archiving {
 					gc.Archive = openArchive(location, nc, replicas)
 				}
+				if usersFile != "" {
+					if gc.Access, err = followUsers(ctx, usersFile, gc.Log, r); err != nil {
+						answering.Close()
+						return nil, err
+					}
+				}
 				s, err := graph.New(gc)
 				if err != nil {
 					answering.Close()
@@ -231,6 +238,7 @@ realm only with a copy of it.`,
 	restored.addRestored(c)
 	archived.add(c, "default: none")
 	past.add(c)
+	c.Flags().StringVar(&usersFile, "users-file", "", "file with the users and what each may do, that of the NATS server's configuration; it is read again when it changes")
 	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state; no other process may use it")
 	c.Flags().StringVar(&file, "secret", "", "file of the installation's secret, of mode 0600 ($COPPICE_SECRET holds the secret itself; default: coppice.secret in --data)")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -31,6 +32,7 @@ type upFlags struct {
 	realms     []string
 	processors int
 	auth       bool
+	usersFile  string
 	profiles   bool
 	acceptLoss realmSequences
 	restored   realmSequences
@@ -62,6 +64,9 @@ of the log.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cmp.Or(atLeastOne(number{"--processors", f.processors}), checkPort(f.port)); err != nil {
 				return cli.NewUsageError(c, err)
+			}
+			if f.usersFile != "" && !f.auth {
+				return cli.NewUsageError(c, errors.New("--users-file goes with --auth: without passwords every client is the same user"))
 			}
 			losses, err := f.acceptLoss.realms()
 			if err != nil {
@@ -95,6 +100,7 @@ of the log.`,
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, realmsOfGraph)
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
 	c.Flags().BoolVar(&f.auth, "auth", false, "refuse clients without a password; the users are in the directory users of --data")
+	c.Flags().StringVar(&f.usersFile, "users-file", "", "file with the users and what each may do, with --auth; it is read when the process starts")
 	f.acceptLoss.addAcceptLoss(c)
 	f.restored.addRestored(c)
 	f.archive.add(c, "default: the directory archive of --data")
@@ -108,10 +114,17 @@ var archiveOfUp = lifecycle.Retention{Bytes: 10 << 30, Age: 365 * 24 * time.Hour
 
 func runUp(ctx context.Context, a *cli.App, f upFlags, graphConfig func(*graph.Config)) error {
 	start := time.Now()
+	var users *access.File
+	if f.usersFile != "" {
+		var err error
+		if users, err = access.ReadFile(f.usersFile); err != nil {
+			return err
+		}
+	}
 	registry := admin.NewRegistry()
 	admin.RegisterBuild(registry, version())
 	stack, err := allinone.Start(ctx, allinone.Config{
-		Dir: f.data, Host: f.host, Port: f.port, Auth: f.auth, Realms: f.realms, Processors: f.processors,
+		Dir: f.data, Host: f.host, Port: f.port, Auth: f.auth, Users: users, Realms: f.realms, Processors: f.processors,
 		Version: version(), Log: a.QuietLogger(), Registry: registry, TracerProvider: a.Traces,
 		Graph: graphConfig,
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // BlockOwner is a verb of rules only, no request: to set blockOwnerDeletion for an owner that the user may not delete.
@@ -59,6 +60,24 @@ func checkVerb(v string) error {
 		return fmt.Errorf("%s comes with the fields finalizers, agents and notices of a user, and no rule allows it", v)
 	}
 	return fmt.Errorf("%q is not a verb; the verbs are %s", v, strings.Join(Verbs(), ", "))
+}
+
+// Stands returns the verbs for which a name stands: several for read, write and past, and else the name itself.
+func Stands(verb string) []string {
+	if of := groups[verb]; of != nil {
+		return slices.Clone(of)
+	}
+	return []string{verb}
+}
+
+// ClusterScoped reports whether a kind that every realm knows has no namespaces. Of other kinds that is not known.
+func ClusterScoped(resource string) bool {
+	if resource == kindOfKinds {
+		return true
+	}
+	return slices.ContainsFunc(lifecycle.BuiltinKinds(), func(k lifecycle.KindSpec) bool {
+		return k.Scope == lifecycle.ScopeCluster && lifecycle.ResourceName(k.Group, k.Plural) == resource
+	})
 }
 
 // expand returns the verbs for which those of a rule stand, with those that come with get.
