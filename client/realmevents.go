@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -25,6 +27,9 @@ func RealmEvents(c *Commit) []LogEvent {
 		if command >= 0 && command < len(c.GetCommands()) {
 			by := c.GetCommands()[command]
 			e.Actor, e.Verb, e.Note = by.GetActor(), by.GetVerb(), by.GetNote()
+			if id, err := uuid.FromBytes(by.GetId()); err == nil {
+				e.Command = id.String()
+			}
 		}
 		out = append(out, e)
 	}

@@ -201,6 +201,7 @@ const (
 	CauseObjectUnreadable     = api.CauseObjectUnreadable
 	CausePlanChanged          = api.CausePlanChanged
 	CauseStateBeingBuilt      = api.CauseStateBeingBuilt
+	CauseLogContinues         = api.CauseLogContinues
 )
 
 // HasCause reports whether an error has a Cause of a reason, such as CauseObjectProtected.

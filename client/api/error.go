@@ -146,6 +146,10 @@ const CauseObjectUnreadable = "ObjectUnreadable"
 // is still being built.
 const CauseStateBeingBuilt = "StateBeingBuilt"
 
+// CauseLogContinues is the Reason of the Cause of an ErrExpired for a read of the log from a position on: commits are
+// missing there, and what follows them begins at the position that is the message of the Cause.
+const CauseLogContinues = "LogContinues"
+
 // CauseGrantInvalid is the Reason of the Cause of an ErrForbidden for a deletion of objects of
 // several resources or namespaces with a grant that is missing, has ended or is for something else.
 const CauseGrantInvalid = "GrantInvalid"

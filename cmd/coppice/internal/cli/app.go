@@ -90,7 +90,7 @@ func (a *App) defaultActor() (string, error) {
 		return name, err
 	}
 	if a.Dial.NKey != "" {
-		return "", errors.New("the user of an nkey is not known: name the user's actor with --actor, and its inbox with --inbox-prefix unless that is _INBOX.<actor>")
+		return "", errors.New("the user of an nkey is not known: name the user's actor with $COPPICE_ACTOR or --actor (events and audit: --request-actor), and its inbox with --inbox-prefix unless that is _INBOX.<actor>")
 	}
 	if u, err := user.Current(); err == nil {
 		if name := regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(u.Username, "-"); name != "" {
@@ -114,8 +114,12 @@ func (a *App) ClientFlags(c *cobra.Command) {
 	a.ActorFlag(c)
 }
 
-// ActorFlag adds --actor.
+// ActorFlag adds --actor. A command whose own flag has this name must add that before; then the flag is --request-actor.
 func (a *App) ActorFlag(c *cobra.Command) {
+	if c.Flags().Lookup("actor") != nil {
+		c.Flags().StringVar(&a.actor, "request-actor", os.Getenv("COPPICE_ACTOR"), "actor of the requests of this command, the --actor of other commands ($COPPICE_ACTOR; default: the user)")
+		return
+	}
 	c.Flags().StringVar(&a.actor, "actor", os.Getenv("COPPICE_ACTOR"), "name under which the log records what is done ($COPPICE_ACTOR; default: the user)")
 }
 

@@ -31,6 +31,36 @@ func (s *Session) Moment(ctx context.Context, text string) (m client.Moment, err
 	return parseMoment(text, now)
 }
 
+// TimeOf reads the value of a flag that says when: a time, or how long ago.
+func (s *Session) TimeOf(ctx context.Context, flag, text string) (t time.Time, err error) {
+	m, err := s.Moment(ctx, text)
+	switch {
+	case err != nil || m.Revision > 0:
+		return t, UsageErrorf("--%s=%s: write a time such as 2026-11-25T14:00:00Z, or how long ago, such as 2h", flag, text)
+	case m.Time.IsZero():
+		return s.Clock(), nil
+	}
+	return m.Time, nil
+}
+
+// Period reads --since and --until; the zero time stands for a flag that was not given.
+func (s *Session) Period(ctx context.Context, since, until string) (from, to time.Time, err error) {
+	if since != "" {
+		if from, err = s.TimeOf(ctx, "since", since); err != nil {
+			return from, to, err
+		}
+	}
+	if until != "" {
+		if to, err = s.TimeOf(ctx, "until", until); err != nil {
+			return from, to, err
+		}
+		if to.Before(from) {
+			return from, to, UsageErrorf("--until=%s is before --since=%s", until, since)
+		}
+	}
+	return from, to, nil
+}
+
 // parseMoment reads a revision, a time, or a duration that is subtracted from now.
 func parseMoment(text string, now time.Time) (m client.Moment, err error) {
 	if m.Revision, err = strconv.ParseUint(text, 10, 64); err == nil && m.Revision > 0 {

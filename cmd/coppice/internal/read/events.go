@@ -3,7 +3,6 @@ package read
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,6 +19,10 @@ type eventsFlags struct {
 	cli.Where
 	about  string // TYPE/NAME
 	last   int
+	all    bool // --last was not given, and there is no default
+	since  string
+	until  string
+	actors []string
 	follow bool
 	output string
 }
@@ -27,7 +30,8 @@ type eventsFlags struct {
 // EventsCommand returns the command `coppice events`.
 func EventsCommand(a *cli.App) *cobra.Command {
 	var f eventsFlags
-	c := &cobra.Command{
+	var c *cobra.Command
+	c = &cobra.Command{
 		Use:     "events [TYPE/NAME]",
 		GroupID: "operate",
 		Short:   "Read the event log: what happened, and why",
@@ -36,8 +40,13 @@ the nearest back to the command of a client. The output includes warnings, such 
 an owner reference that can never be valid or a finalizer without a consumer.
 MessageSkipped is a message in the log that is no commit of the realm, with its
 sequence: graph services skip it. LossAccepted, RealmContinued, RealmResumed and
-KeyChanged are about the realm, with the sequence of the commit that records them.`,
+KeyChanged are about the realm, with the sequence of the commit that records them.
+
+--since shows all events from a time on, and with --last the last ones of these.
+--actor shows the events of the commands of an actor, without warnings.
+'coppice audit' writes all of this for programs.`,
 		Example: `  coppice events --last 50
+  coppice events --actor ana --since 2h
   coppice events pods/web-1 -n shop
   coppice events --follow -o json`,
 		Args:              cobra.MaximumNArgs(2),
@@ -49,13 +58,17 @@ KeyChanged are about the realm, with the sequence of the commit that records the
 				}
 				args = []string{f.about}
 			}
+			f.all = f.since != "" && !c.Flags().Changed("last")
 			return printEvents(ctx, s, args, f)
 		}),
 	}
 	c.Flags().StringVarP(&f.Namespace, "namespace", "n", "", "events of objects in this namespace only")
 	c.Flags().BoolVarP(&f.AllNamespaces, "all-namespaces", "A", false, "events of objects in all namespaces, which is the default")
 	c.Flags().StringVar(&f.about, "for", "", "events of this object only: TYPE/NAME, the same as the argument")
-	c.Flags().IntVar(&f.last, "last", 20, "number of past events to show")
+	c.Flags().IntVar(&f.last, "last", 20, "number of past events to show; with --since all, unless it is given")
+	c.Flags().StringVar(&f.since, "since", "", "events from this time on: a time in RFC 3339, or how long ago, such as 2h")
+	c.Flags().StringVar(&f.until, "until", "", "events before this time")
+	c.Flags().StringSliceVar(&f.actors, "actor", nil, "events of the commands of these actors only")
 	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "then show new events, until interrupted")
 	c.Flags().BoolVarP(&f.follow, "watch", "w", false, "the same as --follow")
 	c.Flags().StringVarP(&f.output, "output", "o", cli.FormatText, "text or json")
@@ -72,15 +85,22 @@ func printEvents(ctx context.Context, s *cli.Session, args []string, f eventsFla
 	if f.last < 0 {
 		return cli.UsageErrorf("--last=%d: choose 0 or more", f.last)
 	}
-	if f.follow && s.Offline != "" {
+	switch {
+	case f.follow && s.Offline != "":
 		return cli.UsageErrorf("--follow does not go with --offline: a recording does not grow")
+	case f.follow && f.until != "":
+		return cli.UsageErrorf("--follow does not go with --until: new events are later")
+	}
+	since, until, err := s.Period(ctx, f.since, f.until)
+	if err != nil {
+		return err
 	}
 	if f.AllNamespaces {
 		f.Namespace = ""
 	}
 	match := func(e *client.LogEvent) bool { return f.Namespace == "" || e.Namespace == f.Namespace }
 	warned := func(w client.Warning) bool {
-		return match(&client.LogEvent{Resource: w.Resource, Namespace: w.Namespace, Name: w.Name})
+		return len(f.actors) == 0 && within(w.Time, since, until) && match(&client.LogEvent{Resource: w.Resource, Namespace: w.Namespace, Name: w.Name})
 	}
 	about := client.LogOptions{Namespace: f.Namespace}
 	if len(args) > 0 {
@@ -94,33 +114,27 @@ func printEvents(ctx context.Context, s *cli.Session, args []string, f eventsFla
 			return e.Name == name && e.Resource == resource && (f.Namespace == "" || e.Namespace == f.Namespace)
 		}
 	}
+	if object := match; len(f.actors) > 0 || f.until != "" {
+		match = func(e *client.LogEvent) bool {
+			return (len(f.actors) == 0 || slices.Contains(f.actors, e.Actor)) && within(e.Time, since, until) && object(e)
+		}
+	}
 	h, err := s.History(ctx)
 	if err != nil {
 		return err
 	}
 	w := &history.Writer{W: s.Stdout, Ink: s.Ink(), JSON: f.output == cli.FormatJSON, Now: s.Clock, Find: h.Find}
 	from := h.Last + 1
-	if f.last > 0 {
-		commits := history.MaxCommits
-		if about.Name != "" {
-			commits = history.AllCommits
-		}
-		found, complete, err := h.Tail(ctx, f.last, commits, about, match)
-		if err != nil {
-			return err
-		}
-		if h.Pruned != nil {
-			_, _ = fmt.Fprintf(s.Stderr, "earlier events cannot be read: %v\n", h.Pruned)
-		} else if !complete && len(found) < f.last {
-			_, _ = fmt.Fprintf(s.Stderr, "searched only the last %d commits\n", commits)
-		}
-		warnings, err := s.Warnings(ctx, "", warned)
-		if err != nil {
-			return err
-		}
-		if err := w.All(ctx, found, warnings, f.last); err != nil {
-			return err
-		}
+	past := &pastEvents{Session: s, h: h, w: w, about: about, match: match, warned: warned, last: f.last}
+	switch {
+	case f.since != "":
+		past.all = f.all
+		err = past.period(ctx, since, until)
+	case f.last > 0:
+		err = past.tail(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	if !f.follow {
 		return nil

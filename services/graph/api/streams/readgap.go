@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
@@ -104,7 +105,7 @@ func (r *logReading) expired(ctx context.Context, readable *eventlog.Readable, r
 	case errors.Is(err, errEnough):
 		return nil
 	case err == nil && revision == 0: // a long run of messages that are no commits
-		return &lifecycle.Error{Reason: api.ErrExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at sequence %d", r.next, r.first)}
+		return &lifecycle.Error{Reason: api.ErrExpired, Causes: continues(r.first), Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at sequence %d", r.next, r.first)}
 	}
 	return err
 }
@@ -147,7 +148,12 @@ func missing(sequence, revision, position uint64, next *eventlog.Header) *lifecy
 	case next.FirstRevision <= revision:
 		revisions = "no revisions"
 	}
-	return &lifecycle.Error{Reason: api.ErrExpired, Message: fmt.Sprintf(
+	return &lifecycle.Error{Reason: api.ErrExpired, Causes: continues(position), Message: fmt.Sprintf(
 		"commits %d to %d with %s are neither in the log nor in the archive: what follows them begins at position %d of the stream, with revision %d",
 		sequence, next.Sequence-1, revisions, position, next.FirstRevision)}
+}
+
+// continues returns the cause that says for programs where the log goes on after commits that are missing.
+func continues(position uint64) []lifecycle.Cause {
+	return []lifecycle.Cause{{Reason: api.CauseLogContinues, Field: "fromSequence", Message: strconv.FormatUint(position, 10)}}
 }
