@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/archives"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/audit"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/backups"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
@@ -47,6 +48,7 @@ func commands(a *cli.App) []*cobra.Command {
 
 		// Operate:
 		read.EventsCommand(a),
+		audit.Command(a),
 		read.WaitCommand(a),
 		operate.VerifyCommand(a),
 		rebuildCommand(a),

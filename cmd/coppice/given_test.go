@@ -102,6 +102,7 @@ var otherCommands = map[string]string{
 	"restore-backup": "restores all realms of a backup",
 	"nats-config":    "prints a configuration of users",
 	"rebuild":        "changes the state in a directory; TestScripts/rebuild",
+	"audit":          "writes the whole log, or what --actor selects",
 	"record":         "writes the file that it names",
 	"ready":          "asks the HTTP servers of services",
 	"secret new":     "writes the file that it names",

@@ -6,7 +6,7 @@
 //
 //	cli                                 what all commands share: connections, targets, manifests, formats, errors
 //	read, write, deletion               commands about objects
-//	realm, archives, recordings         commands about realms and logs
+//	realm, archives, recordings, audit  commands about realms and logs
 //	operate                             commands of operators
 //	lookup, plan                        what commands read about objects, and about deletions that are planned
 //	describe, explain, history, changes put it into words

@@ -99,6 +99,8 @@ func roleCommands(dir string) []roleCommand {
 		{args: "plan delete cm/ROLE-web", stdout: "2 objects removed", allowed: all},
 		{args: "events cm/ROLE-web", stdout: "ObjectCreated", allowed: past},
 		{args: "events cm/ROLE-web --follow", stdout: "ObjectCreated", allowed: past, endless: true},
+		{args: "events --since 1h --actor operator", stdout: "ROLE-web", allowed: past},
+		{args: "audit --since 1h", stdout: "\"name\":\"ROLE-web\"", allowed: past},
 		{args: "watch cm ROLE-web", stdout: "ADDED", allowed: all, endless: true},
 		{args: "get cm ROLE-web -w", stdout: "ROLE-web", allowed: all, endless: true},
 		{args: "parked", allowed: viewers},

@@ -238,14 +238,22 @@ func (s *Service) serveRealms() (*serve.Server, error) {
 		Writers: s.member.Writers, Archives: s.c.Archive != nil,
 		Create: func(ctx context.Context, name, actor, id string) (*coppicev1.Realm, error) {
 			defer s.changed()
-			return s.registry.Create(ctx, name, actor, id, s.clock.Now())
+			created, err := s.registry.Create(ctx, name, actor, id, s.clock.Now())
+			if err == nil { // the realm's own log begins with a command of a graph service
+				s.c.Log.Info("realm created", "realm", name, "actor", actor)
+			}
+			return created, err
 		},
 		Delete: func(ctx context.Context, name, actor string, withoutArchive bool) (*coppicev1.Realm, error) {
 			if err := s.checkProtected(ctx, name); err != nil {
 				return nil, err
 			}
 			defer s.changed()
-			return s.registry.Delete(ctx, name, actor, withoutArchive, s.clock.Now())
+			deleted, err := s.registry.Delete(ctx, name, actor, withoutArchive, s.clock.Now())
+			if err == nil {
+				s.c.Log.Info("deletion of realm begun", "realm", name, "actor", actor)
+			}
+			return deleted, err
 		},
 	})
 }
