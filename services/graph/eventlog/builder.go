@@ -196,10 +196,11 @@ func (b *Builder) Realm(r lifecycle.RealmChange) {
 	b.close(event, content)
 }
 
-// Brake records the brake of a kind. It must be called after the last event of the commit.
-func (b *Builder) Brake(resource string, k lifecycle.Brake) {
+// Brake records the brake of a kind, which the command with an index has changed. It must be called after the last event
+// of the commit.
+func (b *Builder) Brake(command int, resource string, k lifecycle.Brake) {
 	b.flush()
-	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventBrake)
+	event, content := b.openBy(command, coppicev1.Reason_REASON_REQUESTED, 0, eventBrake)
 	b.b = wire.AppendBytes(b.b, brakeResource, resource)
 	b.b = wire.AppendVarint(b.b, brakeSince, uint64(k.Since))
 	b.b = wire.AppendVarint(b.b, brakeBase, k.Base)
@@ -208,10 +209,10 @@ func (b *Builder) Brake(resource string, k lifecycle.Brake) {
 	b.close(event, content)
 }
 
-// Released records that the release of a brake lets the deletion of objects through.
-func (b *Builder) Released(objects []uid.UID) {
+// Released records that the release of a brake, by the command with an index, lets the deletion of objects through.
+func (b *Builder) Released(command int, objects []uid.UID) {
 	b.flush()
-	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventReleased)
+	event, content := b.openBy(command, coppicev1.Reason_REASON_REQUESTED, 0, eventReleased)
 	var packed []byte
 	for _, u := range objects {
 		packed = append(packed, u...)
@@ -221,11 +222,11 @@ func (b *Builder) Released(objects []uid.UID) {
 }
 
 // Notice records the notice that a policy has given for objects, or withdraws it if it has no
-// generation. It must be called after the last event of the commit.
-func (b *Builder) Notice(objects []uid.UID, n lifecycle.Notice) {
+// generation. command is the index of the command that did so. It must be called after the last event of the commit.
+func (b *Builder) Notice(command int, objects []uid.UID, n lifecycle.Notice) {
 	b.flush()
 	b.needs(commitcodec.FormatNotice)
-	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventNotice)
+	event, content := b.openBy(command, coppicev1.Reason_REASON_REQUESTED, 0, eventNotice)
 	var packed []byte
 	for _, u := range objects {
 		packed = append(packed, u...)
@@ -265,11 +266,16 @@ func BoundReleased(objects []uid.UID) int {
 
 // open starts an event. The bytes that are appended until close are its content.
 func (b *Builder) open(reason coppicev1.Reason, cause uint64, field protowire.Number) (event, content int) {
+	return b.openBy(len(b.commands)-1, reason, cause, field)
+}
+
+// openBy is open for an event of an earlier command.
+func (b *Builder) openBy(command int, reason coppicev1.Reason, cause uint64, field protowire.Number) (event, content int) {
 	if size := len(b.b); size > cap(b.b)-cap(b.b)/8 {
 		b.b = slices.Grow(b.b, size) // append alone would grow a large commit by quarters
 	}
 	b.b, event = wire.Open(b.b, commitEvents)
-	b.b = wire.AppendVarint(b.b, eventCommand, uint64(len(b.commands)-1))
+	b.b = wire.AppendVarint(b.b, eventCommand, uint64(min(command, len(b.commands)-1)))
 	b.b = wire.AppendVarint(b.b, eventReason, uint64(reason))
 	b.b = wire.AppendVarint(b.b, eventCause, cause)
 	b.b, content = wire.Open(b.b, field)

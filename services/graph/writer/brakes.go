@@ -20,18 +20,25 @@ func (d *OpenCommit) countDeletion(p encodedEvent) {
 func (d *OpenCommit) trip(k *lifecycle.Kind, b lifecycle.Brake) {
 	d.addCommand()
 	d.setBrake(k.Resource(), b)
+	d.braked[k.Resource()] = d.commandIndex()
 	d.tripped = append(d.tripped, Tripped{Kind: k, Brake: b})
 }
 
 func (d *OpenCommit) setBrake(resource string, b lifecycle.Brake) {
 	if _, known := d.braked[resource]; !known {
 		if d.braked == nil {
-			d.braked = map[string]struct{}{}
+			d.braked = map[string]int{}
 		}
-		d.braked[resource] = struct{}{}
+		d.braked[resource] = d.commandIndex()
 		d.tailBound += eventlog.BoundBrake(resource)
 	}
 	d.Tx.SetBrake(resource, b)
+}
+
+// released is an object whose deletion the command with an index has let through.
+type released struct {
+	object  uid.UID
+	command int
 }
 
 // LetThrough records that the release of a brake lets the deletion of objects through. It
@@ -42,7 +49,9 @@ func (d *OpenCommit) LetThrough(objects []uid.UID) bool {
 		return false
 	}
 	d.addCommand()
-	d.released = append(d.released, objects...)
+	for _, u := range objects {
+		d.released = append(d.released, released{u, d.commandIndex()})
+	}
 	d.tailBound += size
 	d.Tx.LetThrough(objects)
 	return true
@@ -57,6 +66,7 @@ func (d *OpenCommit) ReleaseBrake(k *lifecycle.Kind, more bool) {
 		b = b.Release()
 	}
 	d.setBrake(k.Resource(), b)
+	d.braked[k.Resource()] = d.commandIndex()
 	d.brakeReleased = true
 }
 
@@ -65,14 +75,18 @@ func (d *OpenCommit) ReleaseBrake(k *lifecycle.Kind, more bool) {
 // are still released: a later command of the commit may have ended the release of an object, or
 // created an object that could not be released before.
 func (d *OpenCommit) recordBrakes() {
-	still := slices.DeleteFunc(d.released, func(u uid.UID) bool { return !d.Tx.Released(u) })
-	if len(still) > 0 {
-		d.b.Released(still)
+	still := slices.DeleteFunc(d.released, func(r released) bool { return !d.Tx.Released(r.object) })
+	for len(still) > 0 {
+		command, objects := still[0].command, []uid.UID(nil)
+		for len(still) > 0 && still[0].command == command {
+			objects, still = append(objects, still[0].object), still[1:]
+		}
+		d.b.Released(command, objects)
 	}
 	all := d.Tx.Brakes()
 	for _, resource := range slices.Sorted(maps.Keys(d.braked)) {
 		if b, ok := all[resource]; ok {
-			d.b.Brake(resource, b)
+			d.b.Brake(d.braked[resource], resource, b)
 		}
 	}
 }

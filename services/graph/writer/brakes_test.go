@@ -2,6 +2,7 @@ package writer_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -139,5 +140,78 @@ func TestReleaseLargerThanACommit(t *testing.T) {
 		if !snap.Released(u) || !folded.Released(u) {
 			t.Fatalf("%v is let through: %t, by the fold of the log %t", u, snap.Released(u), folded.Released(u))
 		}
+	}
+}
+
+// notice is the work of giving or withdrawing a notice about objects.
+type notice struct {
+	objects []uid.UID
+	lifecycle.Notice
+}
+
+func (n *notice) Do(d *writer.OpenCommit) (bool, *lifecycle.Error) {
+	for _, u := range n.objects {
+		if !d.Notice(u, n.Notice) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (*notice) ReplyInLog() bool { return false }
+
+func (*notice) NewReply() proto.Message { return &coppicev1.VetoReply{} }
+
+func (*notice) Reply(*writer.OpenCommit) proto.Message { return &coppicev1.VetoReply{} }
+
+// What the end of a commit records belongs to the command that did it, and not to the last command of the commit: an
+// audit names its actor.
+func TestTailOfACommitNamesActors(t *testing.T) {
+	t.Parallel()
+	b := start(t, nil)
+	var uids []uid.UID
+	for _, name := range []string{"a", "b", "c", "d"} {
+		uids = append(uids, uid.MustParse(b.do(create(name)).objects(t)[0].GetObject().GetMetadata().GetUid()))
+	}
+	policy := uid.New()
+	given := func(actor string, objects ...uid.UID) *writer.Request {
+		n := lifecycle.Notice{Policy: policy, Generation: 1, Given: 1, Ends: 2, Answer: lifecycle.NoticeAnswer{Actor: "same", Until: 3}}
+		return &writer.Request{Actor: actor, Work: &notice{objects, n}}
+	}
+	let := func(actor string, u uid.UID) *writer.Request {
+		return &writer.Request{Actor: actor, Work: &command.ReleaseBrake{Resource: "configmaps", UIDs: []uid.UID{u}, Revision: 1 << 40}}
+	}
+	first, release := b.underWay()
+	last := create("last")
+	last.Actor = "bert"
+	var answers []<-chan answer
+	for _, r := range []*writer.Request{let("olga", uids[0]), given("victor", uids[0], uids[1]), let("otto", uids[1]), given("vera", uids[1], uids[2]), last} {
+		answers = append(answers, b.submit(r))
+	}
+	release()
+	testkit.Receive(t, b.ctx, "the first answer", first)
+	for _, a := range answers {
+		if got := testkit.Receive(t, b.ctx, "an answer", a); got.err != nil {
+			t.Fatal(got.err)
+		}
+	}
+	must.Succeed(t, b.end())
+	got := map[string]string{}
+	for _, c := range b.log.commits {
+		var commit coppicev1.Commit
+		must.Succeed(t, proto.Unmarshal(c, &commit))
+		by := func(what string, e *coppicev1.Event, packed []byte) {
+			for u := range uid.All(packed) {
+				got[fmt.Sprint(what, slices.Index(uids, u))] = commit.GetCommands()[e.GetCommand()].GetActor()
+			}
+		}
+		for _, e := range commit.GetEvents() {
+			by("released", e, e.GetReleased().GetUids())
+			by("noticed", e, e.GetNotice().GetUids())
+		}
+	}
+	want := map[string]string{"released0": "olga", "released1": "otto", "noticed0": "victor", "noticed1": "vera", "noticed2": "vera"}
+	if !maps.Equal(got, want) {
+		t.Errorf("the log says %v, want %v", got, want)
 	}
 }

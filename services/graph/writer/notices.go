@@ -1,13 +1,24 @@
 package writer
 
 import (
+	"slices"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
 // noticed is an object and a policy whose notice the commit has changed.
-type noticed struct{ object, policy uid.UID }
+type noticed struct {
+	object, policy uid.UID
+	command        int // the index of the command that did so
+}
+
+// notice is what one command has recorded for several objects.
+type notice struct {
+	lifecycle.Notice
+	command int
+}
 
 // Notice records the notice that an expiry policy has given for an object; without a generation it
 // is withdrawn. It returns false, and does nothing, if the notice does not fit into the commit.
@@ -17,7 +28,7 @@ func (d *OpenCommit) Notice(u uid.UID, n lifecycle.Notice) bool {
 		return false
 	}
 	d.addCommand()
-	d.noticed = append(d.noticed, noticed{u, n.Policy})
+	d.noticed = append(d.noticed, noticed{u, n.Policy, d.commandIndex()})
 	d.tailBound += size
 	d.Tx.SetNotice(u, n)
 	return true
@@ -27,25 +38,28 @@ func (d *OpenCommit) Notice(u uid.UID, n lifecycle.Notice) bool {
 // It leaves out those of objects that the commit deletes or marks: a fold of these events removes
 // them.
 func (d *OpenCommit) recordNotices() {
-	at := map[lifecycle.Notice]int{} // the index in groups
+	at := map[notice]int{} // the index in groups
 	var groups []eventlog.Noticed
+	var commands []int // of groups
 	done := map[noticed]bool{}
-	for _, c := range d.noticed {
+	for _, c := range slices.Backward(d.noticed) { // the last command that has changed a notice has made it what it is
+		key := noticed{object: c.object, policy: c.policy}
 		o := d.Tx.Node(c.object)
-		if done[c] || o == nil || o.Terminating() {
+		if done[key] || o == nil || o.Terminating() {
 			continue
 		}
-		done[c] = true
+		done[key] = true
 		n := lifecycle.NoticeOf(d.Tx.Notices(c.object), c.policy)
 		n.Policy = c.policy
-		i, known := at[n]
+		i, known := at[notice{n, c.command}]
 		if !known {
 			i = len(groups)
-			at[n], groups = i, append(groups, eventlog.Noticed{Notice: n})
+			at[notice{n, c.command}], groups, commands = i, append(groups, eventlog.Noticed{Notice: n}), append(commands, c.command)
 		}
 		groups[i].Objects = append(groups[i].Objects, c.object)
 	}
-	for _, g := range groups {
-		d.b.Notice(g.Objects, g.Notice)
+	for i, g := range slices.Backward(groups) {
+		slices.Reverse(g.Objects)
+		d.b.Notice(commands[i], g.Objects, g.Notice)
 	}
 }

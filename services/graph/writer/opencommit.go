@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -37,10 +36,10 @@ type OpenCommit struct {
 	traced traced // see trace.go
 
 	// What recordBrakes and recordNotices record.
-	tailBound int                 // upper bound of its size, in bytes
-	braked    map[string]struct{} // resources of the brakes that have changed
-	released  []uid.UID           // see LetThrough
-	noticed   []noticed           // see Notice
+	tailBound int            // upper bound of its size, in bytes
+	braked    map[string]int // the brakes that have changed, by resource: the index of the command that did so first, or tripped or released it last
+	released  []released     // see LetThrough
+	noticed   []noticed      // see Notice
 
 	// Numbers that are bounded for a commit.
 	examined   int // dependents: see Examine
@@ -71,6 +70,15 @@ func (d *OpenCommit) addCommand() {
 		d.traced.added()
 		d.commandAdded = true
 	}
+}
+
+// commandIndex is the index that the current command has in the commit, or will have.
+func (d *OpenCommit) commandIndex() int {
+	n := len(d.b.Commands())
+	if d.commandAdded {
+		n--
+	}
+	return n
 }
 
 // Empty reports whether the commit has no events yet.
