@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
@@ -36,4 +38,9 @@ type UnusableEntries = unusableEntries
 // Add records another one.
 func (u unusableEntries) Add(name string, err error) (message string, due bool) {
 	return u.add(name, err)
+}
+
+// NewRefusals returns the function that counts refused requests to a realm.
+func NewRefusals(r prometheus.Registerer, realm string) func(actor, verb string, reason api.Reason, n int) {
+	return newMetrics(r).of(realm).refused.count
 }

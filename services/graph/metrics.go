@@ -65,8 +65,9 @@ type allMetrics struct {
 	finalizerAttempts                                    *prometheus.CounterVec
 	parked                                               *prometheus.GaugeVec
 
-	trips   *prometheus.CounterVec
-	tripped *prometheus.GaugeVec
+	trips    *prometheus.CounterVec
+	tripped  *prometheus.GaugeVec
+	rejected *prometheus.CounterVec // see refusals
 }
 
 func newMetrics(r prometheus.Registerer) *allMetrics {
@@ -119,9 +120,10 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		finalizerConsumer: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_consumer", Help: "1 for the state of the consumer of an external finalizer for which objects wait: none, silent, idle, working or failing; 0 for all others."}, []string{"realm", "finalizer", "state"}),
 		finalizerAttempts: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_finalizer_attempts_total", Help: "Attempts at calls of an external finalizer that have ended, by outcome: done, failed, returned. The writer counts those of at most 100 finalizers."}, []string{"realm", "finalizer", "outcome"}),
 
-		parked:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_parked_messages", Help: "Messages of work that are parked: they failed too often, and an operator must decide."}, realm),
-		trips:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_brake_trips_total", Help: "How often this process has tripped the brake of a kind, by resource."}, []string{"realm", "resource"}),
-		tripped: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_brakes_tripped", Help: "Kinds whose brake is tripped: the collector deletes none of their objects until it is released."}, realm),
+		parked:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_parked_messages", Help: "Messages of work that are parked: they failed too often, and an operator must decide."}, realm),
+		trips:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_brake_trips_total", Help: "How often this process has tripped the brake of a kind, by resource."}, []string{"realm", "resource"}),
+		rejected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_refused_total", Help: "Requests, and objects of requests, that were refused with a code 4xx, by the actor, the verb and the reason. Beyond 200 actors or 2,000 series of a realm the actor is other."}, []string{"realm", "actor", "verb", "reason"}),
+		tripped:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_brakes_tripped", Help: "Kinds whose brake is tripped: the collector deletes none of their objects until it is released."}, realm),
 	}
 }
 
@@ -129,6 +131,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 type metrics struct {
 	all     *allMetrics
 	realm   string
+	refused *refusals
 	writing func() *writing
 	own     []prometheus.Collector // of this realm alone
 	counted map[string]struct{}    // the finalizers that have metrics
@@ -143,7 +146,7 @@ func (m *metrics) remove() {
 	}{
 		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
 		a.queued, a.queueSize, a.queueTime, a.repeated, a.undecided, a.dropped, a.work, a.workStream, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
-		a.logBytes, a.logReplicas, a.stateBytes, a.archiveBytes, a.logCutAt, a.logFirst, a.logCut, a.trips, a.tripped,
+		a.logBytes, a.logReplicas, a.stateBytes, a.archiveBytes, a.logCutAt, a.logFirst, a.logCut, a.trips, a.tripped, a.rejected,
 		a.finalizerObjects, a.finalizerOldest, a.finalizerConsumer, a.finalizerAttempts, a.parked,
 	} {
 		v.DeletePartialMatch(prometheus.Labels{"realm": m.realm})
@@ -170,7 +173,7 @@ func (m *allMetrics) of(realm string) *metrics {
 	m.rebuilds.WithLabelValues(realm)
 	m.archiveFailures.WithLabelValues(realm)
 	return &metrics{
-		all: m, realm: realm,
+		all: m, realm: realm, refused: newRefusals(m.rejected, realm),
 		writing: sync.OnceValue(func() *writing { return m.writing(realm) }),
 	}
 }

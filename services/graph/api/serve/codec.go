@@ -2,6 +2,7 @@ package serve
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -43,13 +45,16 @@ type Replier struct {
 	// Span is the span of the request; nil if it has none. Answer ends it.
 	Span trace.Span
 
-	nc    *nats.Conn
-	reply string // subject
+	nc      *nats.Conn
+	reply   string // subject
+	subject string
+	actor   string                                             // of an operation, for refused; empty for the one that the subject names
+	refused func(actor, verb string, reason api.Reason, n int) // nil for none
 }
 
 func (s *Server) newRequest(r micro.Request) (*Request, *lifecycle.Error) {
 	q := &Request{Request: r, Received: time.Now(), Replier: Replier{
-		nc: s.Conn, Verb: bus.RequestName(r.Subject()), reply: r.Reply(), MaxPayload: int(s.Conn.MaxPayload()),
+		nc: s.Conn, Verb: bus.RequestName(r.Subject()), reply: r.Reply(), MaxPayload: int(s.Conn.MaxPayload()), subject: r.Subject(), refused: s.Refused,
 	}}
 	switch t := r.Headers().Get(bus.HeaderContentType); t {
 	case "", bus.ContentProtobuf:
@@ -131,10 +136,12 @@ func (q *Replier) Answer(m proto.Message, err *lifecycle.Error) {
 		case len(data) > q.MaxPayload-ReplyMargin:
 			err = ErrReplyTooLarge()
 		default:
+			q.countResults(m)
 			q.send(nats.Header{}, data)
 			return
 		}
 	}
+	q.count(err.Reason, 1)
 	err = lifecycle.Truncate(err, q.MaxError())
 	data, _ := q.Encode(err.Status())
 	header := nats.Header{
@@ -149,6 +156,39 @@ func (q *Replier) Answer(m proto.Message, err *lifecycle.Error) {
 		header[bus.HeaderRetryAfter] = []string{strconv.FormatInt(err.RetryAfter.Milliseconds(), 10)}
 	}
 	q.send(header, data)
+}
+
+// count reports refusals of the request.
+func (q *Replier) count(reason api.Reason, n int) {
+	if q.refused == nil || reason.Code()/100 != 4 {
+		return
+	}
+	actor := q.actor
+	if t := strings.SplitN(q.subject, ".", 5); actor == "" && len(t) > 3 {
+		actor = t[3]
+	}
+	q.refused(actor, q.Verb, reason, n)
+}
+
+// countResults reports the refusals of objects in a reply.
+func (q *Replier) countResults(m proto.Message) {
+	r, ok := m.(*coppicev1.ObjectsReply)
+	if !ok || q.refused == nil {
+		return
+	}
+	var counts map[string]int
+	for _, result := range r.GetResults() {
+		if result.GetError() == nil {
+			continue
+		}
+		if counts == nil {
+			counts = map[string]int{}
+		}
+		counts[result.GetError().GetReason()]++
+	}
+	for reason, n := range counts {
+		q.count(api.Reason(reason), n)
+	}
 }
 
 // ErrReplyTooLarge returns the error for a reply that does not fit into a message.

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -65,9 +66,9 @@ func (s *Server) Serve(endpoints ...*Endpoint) (*Server, error) {
 }
 
 func (s *Server) add(e *Endpoint) error {
-	name := e.name
+	name, operators := e.name, ""
 	if e.actors != nil {
-		name = "internal-" + name
+		name, operators = "internal-"+name, strings.Join(e.actors, "|")
 	}
 	options := []micro.EndpointOpt{micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingOf(name))}
 	if e.all {
@@ -79,6 +80,7 @@ func (s *Server) add(e *Endpoint) error {
 			return
 		}
 		q, err := s.newRequest(r)
+		q.actor = operators
 		s.startSpan(q, e)
 		if err == nil {
 			err = s.admit(e, r)

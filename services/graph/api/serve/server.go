@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/tracing"
@@ -37,6 +38,9 @@ type Config struct {
 	Warn resolve.Warn
 	// Process bounds the requests to all realms of the process; nil for no common bound.
 	Process *Process
+	// Refused is called with each refusal of a request whose code is 4xx, and with the number of objects of a request that were
+	// refused for such a reason; nil for no calls. Several goroutines call it.
+	Refused func(actor, verb string, reason api.Reason, n int)
 	// TracerProvider records a span of each request; nil for none.
 	TracerProvider trace.TracerProvider
 }
