@@ -48,6 +48,7 @@ func TestMain(m *testing.M) {
 		"agent":     func() { os.Exit(agentMain(os.Args[1])) },
 
 		"importer":    func() { os.Exit(importerMain(os.Args[1])) },
+		"status":      func() { os.Exit(statusMain(os.Args[1])) },
 		"initializer": func() { os.Exit(initializerMain(os.Args[1], os.Args[2:])) },
 	})
 }
@@ -113,6 +114,20 @@ func initializerMain(name string, failure []string) int {
 			in.Result = &coppicev1.Status{Status: "Failure", Message: failure[0]}
 		}
 		_, err = pods.Update(ctx, o)
+		return err
+	})
+}
+
+// statusMain sets the status of a pod, as the program that runs it does.
+func statusMain(name string) int {
+	return connected(func(ctx context.Context, nc *nats.Conn) error {
+		pods := client.New(nc, client.WithActor("kubelet")).Resource(client.Resource{Plural: "pods"}, "default")
+		o, err := pods.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		o.Status = []byte(`{"phase":"Running"}`)
+		_, err = pods.UpdateStatus(ctx, o)
 		return err
 	})
 }
@@ -220,6 +235,8 @@ func TestScripts(t *testing.T) {
 	coppiceProgram := program(t)
 	later, err := variables("testdata/script")
 	must.Succeed(t, err)
+	logs := &audited{}
+	t.Cleanup(func() { logs.check(t) })
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -251,6 +268,10 @@ func TestScripts(t *testing.T) {
 			env.Defer(func() {
 				if err := s.record(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")); err != nil {
 					env.T().Fatal(err)
+				}
+				if err := logs.read(s); err != nil {
+					env.T().Log(err)
+					env.T().FailNow()
 				}
 				if err := s.stop(); err != nil {
 					env.T().Log(err)
