@@ -60,6 +60,9 @@ type Config struct {
 	AnyActor bool
 	// Access is the users file; nil for none.
 	Access *access.Current
+	// Actors returns the actor that has an account of NATS. Nil: each account has the name of its actor. With accounts
+	// by JWT the name of an account is its public key.
+	Actors func(account string) (actor string, ok bool)
 	// Realms are added to the list of realms when the service starts, unless they were
 	// deleted; bus.DefaultRealm. The service serves all realms of the list.
 	Realms []string

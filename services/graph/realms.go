@@ -229,7 +229,7 @@ func (s *Service) couldWrite() bool {
 // serveRealms serves requests about the list of realms.
 func (s *Service) serveRealms() (*serve.Server, error) {
 	return api.ServeRealms(serve.Config{
-		Realm: bus.SystemRealm, Conn: s.c.Answers, AnyActor: s.c.AnyActor, Access: s.c.Access, Instance: s.c.Instance, Version: s.c.Version, Log: s.c.Log,
+		Realm: bus.SystemRealm, Conn: s.c.Answers, AnyActor: s.c.AnyActor, Access: s.c.Access, Actors: s.c.Actors, Instance: s.c.Instance, Version: s.c.Version, Log: s.c.Log,
 		Refused: newRefusals(s.metrics.rejected, bus.SystemRealm).count,
 	}, realms.Config{
 		List: func(ctx context.Context) ([]*coppicev1.Realm, string, error) {

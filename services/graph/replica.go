@@ -143,7 +143,7 @@ func (r *following) serveReplica() (*serve.Server, error) {
 
 func (r *following) apiConfig() serve.Config {
 	return serve.Config{
-		Realm: r.name, Conn: r.c.Answers, AnyActor: r.c.AnyActor, Access: r.c.Access, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
+		Realm: r.name, Conn: r.c.Answers, AnyActor: r.c.AnyActor, Access: r.c.Access, Actors: r.c.Actors, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
 		Process: r.requests, Refused: r.metrics.refused.count, TracerProvider: r.c.TracerProvider,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nkeys"
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -91,8 +92,8 @@ func (c *Config) admit(e *Endpoint, r micro.Request) *lifecycle.Error {
 }
 
 // admitAccount checks that the account that a request came from is the actor's.
-// Each actor has an account of its own, of its name. With AnyActor the local user may name any actor in
-// a request of a client.
+// Each actor has an account of its own, of its name unless Actors says whose it is. With AnyActor the local user
+// may name any actor in a request of a client.
 func (c *Config) admitAccount(origin string, actors []string, ofClient bool) *lifecycle.Error {
 	var from struct {
 		Account string `json:"acc"`
@@ -103,14 +104,26 @@ func (c *Config) admitAccount(origin string, actors []string, ofClient bool) *li
 	if c.AnyActor && ofClient && from.Account == bus.LocalUser {
 		return nil
 	}
-	if slices.Contains(actors, c.Access.Table().Actor(from.Account)) {
+	account := from.Account
+	if c.Actors != nil {
+		name, known := c.Actors(account)
+		if !known {
+			return forbidden("the request came from the account %q, and the graph service does not know whose it is: copy the current accounts.json of coppice nats-config --jwt to the file that its --account-keys names",
+				account)
+		}
+		account = name
+	}
+	if slices.Contains(actors, c.Access.Table().Actor(account)) {
 		return nil
 	}
-	if user, ofFile := strings.CutPrefix(from.Account, bus.UsersAccount("")); ofFile {
-		return forbidden("the request came from the account %q, of a users file, and this graph service has no user %s: give it the users file of the NATS server's configuration (--users-file)", from.Account, user)
+	if user, ofFile := strings.CutPrefix(account, bus.UsersAccount("")); ofFile {
+		return forbidden("the request came from the account %q, of a users file, and this graph service has no user %s: give it the users file of the NATS server's configuration (--users-file)", account, user)
+	}
+	if c.Actors == nil && nkeys.IsValidPublicAccountKey(account) {
+		return forbidden("the request came from the account with the public key %s, and the graph service does not know whose it is: start it with --account-keys and the file accounts.json of coppice nats-config --jwt", account)
 	}
 	return forbidden("the request came from the account %q, and its actor is %s: each actor has an account of its own, of its name (see coppice nats-config)",
-		from.Account, strings.Join(actors, " or "))
+		account, strings.Join(actors, " or "))
 }
 
 func forbidden(format string, args ...any) *lifecycle.Error {

@@ -29,6 +29,9 @@ type Config struct {
 	AnyActor bool
 	// Access is the users file; nil for none.
 	Access *access.Current
+	// Actors returns the actor that has an account, which is named as the header Nats-Request-Info names it. Nil: each
+	// account has the name of its actor.
+	Actors func(account string) (actor string, ok bool)
 	State  *state.State
 	// Instance is a name of this process for operators.
 	Instance string
