@@ -137,6 +137,8 @@ func finalizerOf(flag, value string) (user, finalizer string, err error) {
 func natsConfigCommand(a *cli.App) *cobra.Command {
 	var f actorFlags
 	var passwords string
+	var accountsOnly bool
+	var tokens jwtFlags
 	c := &cobra.Command{
 		Use:     "nats-config",
 		GroupID: "operate",
@@ -158,12 +160,22 @@ graph --users-file'. 'coppice nats-config check' says in words what the file mea
 
 Without --passwords, passwords come from environment variables, which the configuration names.
 The password of an actor that is added while the server runs must then come from a file
-that the configuration includes, as the header of the output says.`,
+that the configuration includes, as the header of the output says.
+
+With --accounts-only, only the accounts are printed, for an include line in the
+configuration of each server. The configuration itself then stays as it is, as on the
+servers of a cluster.` + jwtHelp,
 		Example: `  coppice nats-config --passwords passwords > coppice.conf
   coppice nats-config --application shop --application billing --finalizer bucket=example.com/bucket > coppice.conf
-  coppice nats-config --users-file users.yaml --passwords passwords > coppice.conf`,
+  coppice nats-config --users-file users.yaml --passwords passwords > coppice.conf
+  coppice nats-config --accounts-only --application shop > accounts.conf
+  coppice nats-config --jwt accounts --application shop
+  coppice nats-config --jwt accounts --application shop --push --server nats://nats-a.example.com:4222`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := tokens.check(given(c, "passwords"), given(c, "accounts-only")); err != nil {
+				return cli.NewUsageError(c, err)
+			}
 			if err := f.users.read(c, f.applications); err != nil {
 				return err
 			}
@@ -174,14 +186,21 @@ that the configuration includes, as the header of the output says.`,
 			if f.users.print {
 				return f.users.file.Write(a.Stdout)
 			}
+			if tokens.dir != "" {
+				return tokens.run(c.Context(), a, roles)
+			}
+			write := natsconf.Write
+			if accountsOnly {
+				write = natsconf.WriteAccounts
+			}
 			if passwords == "" {
-				return natsconf.Write(a.Stdout, roles, "")
+				return write(a.Stdout, roles, "")
 			}
 			if filepath.IsAbs(passwords) {
 				return cli.NewUsageError(c, fmt.Errorf("--passwords %s: write a directory relative to that of the configuration, from which NATS reads it", passwords))
 			}
 			var config bytes.Buffer // nothing is written if the roles are refused
-			if err := natsconf.Write(&config, roles, filepath.ToSlash(filepath.Join(passwords, passwordsFile))); err != nil {
+			if err := write(&config, roles, filepath.ToSlash(filepath.Join(passwords, passwordsFile))); err != nil {
 				return err
 			}
 			if err := writePasswords(passwords, roles); err != nil {
@@ -193,6 +212,8 @@ that the configuration includes, as the header of the output says.`,
 	}
 	f.add(c)
 	c.AddCommand(checkUsersCommand(a))
+	tokens.add(a, c)
+	c.Flags().BoolVar(&accountsOnly, "accounts-only", false, "print the accounts alone, which a configuration includes")
 	c.Flags().StringVar(&passwords, "passwords", "", "`DIR` with the passwords; those that do not exist are generated")
 	return c
 }

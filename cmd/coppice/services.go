@@ -162,6 +162,7 @@ func graphCommand(a *cli.App) *cobra.Command {
 	var acceptLoss, restored realmSequences
 	var archived archiveFlag
 	var past historyFlag
+	var accountKeys accountKeysFlag
 	c := &cobra.Command{
 		Use:     "graph",
 		GroupID: "services",
@@ -204,13 +205,17 @@ realm only with a copy of it.`,
 				return cli.NewUsageError(c, err)
 			}
 			return serve(c.Context(), a, "graph", f, func(ctx context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
+				actors, err := accountKeys.open(ctx, a.Logger().With("service", "graph"))
+				if err != nil {
+					return nil, err
+				}
 				answering, err := also.Service(ctx, "coppice-"+bus.RoleAnswers, a.Logger().With("service", "graph"))
 				if err != nil {
 					return nil, err
 				}
 				admin.RegisterConnection(r, bus.RoleAnswers, answering)
 				gc := graph.Config{
-					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses, Restored: restoredLogs,
+					Conn: nc, Answers: answering, Actors: actors, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses, Restored: restoredLogs,
 					Instance: cli.Instance(), Version: version(), Log: a.Logger().With("service", "graph"), Registry: r, TracerProvider: a.Traces,
 					Past: past.limits(),
 				}
@@ -239,6 +244,7 @@ realm only with a copy of it.`,
 	archived.add(c, "default: none")
 	past.add(c)
 	c.Flags().StringVar(&usersFile, "users-file", "", "file with the users and what each may do, that of the NATS server's configuration; it is read again when it changes")
+	accountKeys.add(c)
 	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state; no other process may use it")
 	c.Flags().StringVar(&file, "secret", "", "file of the installation's secret, of mode 0600 ($COPPICE_SECRET holds the secret itself; default: coppice.secret in --data)")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")

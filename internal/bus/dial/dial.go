@@ -82,6 +82,9 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.InboxPrefix, "inbox-prefix", "", "prefix of the inbox for replies (default: _INBOX.<user>)")
 }
 
+// Given reports whether one of the flags was given on the command line.
+func (c *Config) Given(names ...string) bool { return c.changed(names...) }
+
 // changed reports whether one of the flags was given on the command line.
 func (c *Config) changed(names ...string) bool {
 	for _, f := range c.sets {
