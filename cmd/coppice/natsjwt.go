@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
@@ -90,6 +91,7 @@ func (f *jwtFlags) pushTo(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	defer nc.Close()
+	nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}) // Run returns them
 	p := natsjwt.Push{Conn: nc, Dir: f.dir, Timeout: a.Dial.Timeout, DeleteRemoved: f.deleteRemoved, Report: func(r natsjwt.Answer) {
 		what := r.Message
 		if r.Failed {
