@@ -70,6 +70,9 @@ func (f *jwtFlags) run(ctx context.Context, a *cli.App, roles []bus.Role) error 
 	for _, name := range changes.Removed {
 		fmt.Fprintf(a.Stdout, "%s: removed; the servers refuse the user once the accounts are pushed\n", name)
 	}
+	for _, name := range changes.Reissued {
+		fmt.Fprintf(a.Stdout, "%s: other permissions; its programs need the new credentials in %s\n", name, natsjwt.CredsFile(f.dir, name))
+	}
 	fmt.Fprintf(a.Stdout, "%d files of %s have changed\n", len(changes.Files), f.dir)
 	if f.push {
 		return f.pushTo(ctx, a)

@@ -35,6 +35,8 @@ type Changes struct {
 	Files []string
 	// Added and Removed are actors.
 	Added, Removed []string
+	// Reissued are users that there were before, whose credentials have changed.
+	Reissued []string
 }
 
 // Write writes the accounts of these roles into a directory. Keys that exist stay, and tokens whose claims would not
@@ -74,18 +76,18 @@ func Write(dir string, roles []bus.Role) (changes Changes, err error) {
 			changes.Files = append(changes.Files, rel)
 		}
 	}
-	changes.Added, changes.Removed = w.added, w.removed
+	changes.Added, changes.Removed, changes.Reissued = w.added, w.removed, w.reissued
 	return changes, err
 }
 
 // writer writes a directory.
 type writer struct {
 	store
-	services       []bus.Service
-	actors         map[string]string // the public key of the account of each actor
-	operator, core nkeys.KeyPair
-	coreKey        string // the public key
-	added, removed []string
+	services                 []bus.Service
+	actors                   map[string]string // the public key of the account of each actor
+	operator, core           nkeys.KeyPair
+	coreKey                  string // the public key
+	added, removed, reissued []string
 }
 
 func (w *writer) write(roles []bus.Role, exports []bus.Service) (err error) {
@@ -279,7 +281,16 @@ func (w *writer) user(account, name string, by nkeys.KeyPair, p jwt.Permissions)
 	if err != nil {
 		return err
 	}
-	return w.put(CredsFile(w.dir, name), creds)
+	before := len(w.changed)
+	_, err = os.Stat(CredsFile(w.dir, name))
+	had := err == nil
+	if err := w.put(CredsFile(w.dir, name), creds); err != nil {
+		return err
+	}
+	if had && len(w.changed) > before {
+		w.reissued = append(w.reissued, name)
+	}
+	return nil
 }
 
 // remove replaces the account of an actor by a token without imports that refuses all of its users, and removes the

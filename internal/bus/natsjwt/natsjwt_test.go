@@ -210,6 +210,12 @@ func TestRepeatable(t *testing.T) {
 		}
 	}
 
+	wider := defaultRoles(changed)
+	wider[0].Publish = append(slices.Clone(wider[0].Publish), "x")
+	if c := s.write(wider...); !slices.Equal(c.Reissued, []string{wider[0].Name}) || len(c.Files) != 2 {
+		t.Errorf("other permissions of %s: %+v", wider[0].Name, c)
+	}
+	s.write(defaultRoles(changed)...)
 	if c := s.write(defaultRoles()...); !slices.Equal(c.Removed, []string{"shop"}) {
 		t.Errorf("without the actor: %+v", c)
 	}
@@ -224,8 +230,8 @@ func TestRepeatable(t *testing.T) {
 			delete(fourth, name)
 		}
 	}
-	if !maps.Equal(fourth, first) {
-		t.Errorf("removal leaves %v", differ(first, fourth))
+	if got := differ(first, fourth); len(fourth) != len(first) || len(got) > 2 { // the user whose permissions changed and changed back
+		t.Errorf("removal leaves %v", got)
 	}
 	s.write(defaultRoles()...)
 	s.write(defaultRoles(shop)...)
