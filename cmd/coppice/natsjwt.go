@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -64,21 +66,24 @@ func (f *jwtFlags) run(ctx context.Context, a *cli.App, roles []bus.Role) error 
 	if err != nil {
 		return err
 	}
+	var said strings.Builder
 	for _, name := range changes.Added {
-		fmt.Fprintf(a.Stdout, "%s: added; credentials in %s\n", name, natsjwt.CredsFile(f.dir, name))
+		fmt.Fprintf(&said, "%s: added; credentials in %s\n", name, natsjwt.CredsFile(f.dir, name))
 	}
 	for _, name := range changes.Removed {
-		fmt.Fprintf(a.Stdout, "%s: removed; the servers refuse the user once the accounts are pushed\n", name)
+		fmt.Fprintf(&said, "%s: removed; the servers refuse the user once the accounts are pushed\n", name)
 	}
 	for _, name := range changes.Reissued {
-		fmt.Fprintf(a.Stdout, "%s: other permissions; its programs need the new credentials in %s\n", name, natsjwt.CredsFile(f.dir, name))
+		fmt.Fprintf(&said, "%s: other permissions; its programs need the new credentials in %s\n", name, natsjwt.CredsFile(f.dir, name))
 	}
-	fmt.Fprintf(a.Stdout, "%d files of %s have changed\n", len(changes.Files), f.dir)
-	if f.push {
-		return f.pushTo(ctx, a)
+	fmt.Fprintf(&said, "%d files of %s have changed\n", len(changes.Files), f.dir)
+	if !f.push {
+		said.WriteString("The servers know of it after a push: the same command with --push and --server\n")
 	}
-	fmt.Fprintln(a.Stdout, "The servers know of it after a push: the same command with --push and --server")
-	return nil
+	if _, err := io.WriteString(a.Stdout, said.String()); err != nil || !f.push {
+		return err
+	}
+	return f.pushTo(ctx, a)
 }
 
 func (f *jwtFlags) pushTo(ctx context.Context, a *cli.App) error {
@@ -100,7 +105,7 @@ func (f *jwtFlags) pushTo(ctx context.Context, a *cli.App) error {
 		if r.Failed {
 			what = "refused: " + r.Message
 		}
-		fmt.Fprintf(a.Stdout, "%s: %s: %s\n", r.Server, r.Account, what)
+		_, _ = fmt.Fprintf(a.Stdout, "%s: %s: %s\n", r.Server, r.Account, what)
 	}}
 	return p.Run(ctx)
 }

@@ -41,7 +41,7 @@ func TestModes(t *testing.T) {
 	t.Parallel()
 	roles := defaultRoles(witness(), fed())
 	seed := nightly.Seed(t)
-	subjects := drawn(rand.New(rand.NewPCG(seed, 0)), roles) //nolint:gosec // the same list each time
+	subjects := drawn(rand.New(rand.NewPCG(seed, 0)), roles)
 	config, err := natsd.Start(natsd.Config{Dir: t.TempDir(), Port: -1, Roles: roles, Accounts: true, Logf: func(string, ...any) {}})
 	must.Succeed(t, err)
 	t.Cleanup(func() { must.Succeed(t, config.Shutdown()) })

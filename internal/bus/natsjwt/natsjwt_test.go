@@ -35,7 +35,7 @@ type jwtServers struct {
 }
 
 // start writes the accounts of some roles, and pushes them to n servers.
-func start(t testing.TB, n int, roles ...bus.Role) *jwtServers {
+func start(t *testing.T, n int, roles ...bus.Role) *jwtServers {
 	t.Helper()
 	s := &jwtServers{TB: t, dir: filepath.Join(t.TempDir(), "accounts")}
 	s.write(roles...)

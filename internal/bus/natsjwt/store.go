@@ -19,8 +19,10 @@ import (
 const (
 	// Operator is the name of the operator, and of its directory.
 	Operator = "coppice"
-	// SystemAccount is the account whose user pushes accounts to servers, and SystemUser this user.
-	SystemAccount, SystemUser = "SYS", "sys"
+	// SystemAccount is the account whose user pushes accounts to servers.
+	SystemAccount = "SYS"
+	// SystemUser is the user of SystemAccount.
+	SystemUser = "sys"
 	// AccountsFile has the public keys of the accounts of actors: see Table.
 	AccountsFile = "accounts.json"
 	// ResolverFile is what the configuration of a NATS server includes.
@@ -107,8 +109,12 @@ func (s *store) readKey(public string) (nkeys.KeyPair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.seedFile(public), err)
 	}
-	if got, err := key.PublicKey(); err != nil || got != public {
-		return nil, fmt.Errorf("%s has the seed of another key, %s (%v)", s.seedFile(public), got, err)
+	got, err := key.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.seedFile(public), err)
+	}
+	if got != public {
+		return nil, fmt.Errorf("%s has the seed of another key, %s", s.seedFile(public), got)
 	}
 	return key, nil
 }
