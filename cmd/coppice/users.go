@@ -30,8 +30,8 @@ func (f *usersFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.print, "print-users-file", false, "print the users file for graph services that --may needs, and not the configuration")
 }
 
-// withUsersFile are the flags of nats-config that go with --users-file.
-var withUsersFile = []string{"users-file", "passwords", "jwt", "push", "accounts-only"}
+// notWithUsersFile are the flags of nats-config that name users, or say what they may do.
+var notWithUsersFile = []string{"realm", "application", "reader", "viewer", "operator", "controller", "finalizer", "agent", "expiry", "bench", "may", "print-users-file"}
 
 // read reads the file, or makes that of the rules of --may.
 func (f *usersFlags) read(c *cobra.Command, applications []string) (err error) {
@@ -39,7 +39,7 @@ func (f *usersFlags) read(c *cobra.Command, applications []string) (err error) {
 	case f.name != "":
 		var with string
 		c.Flags().Visit(func(given *pflag.Flag) {
-			if !slices.Contains(withUsersFile, given.Name) && c.LocalNonPersistentFlags().Lookup(given.Name) != nil {
+			if slices.Contains(notWithUsersFile, given.Name) {
 				with = given.Name
 			}
 		})

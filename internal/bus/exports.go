@@ -20,7 +20,7 @@ func Exports(roles []Role) ([]Service, error) {
 	}
 	var list []Service
 	for _, s := range append(always, services...) {
-		s.Subject, s.Actors = ofEveryActor(s.Subject), nil
+		s.Subject, s.Accounts = ofEveryActor(s.Subject), nil
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b Service) int { return strings.Compare(a.Subject, b.Subject) })

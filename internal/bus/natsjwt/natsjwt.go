@@ -52,6 +52,9 @@ func Write(dir string, roles []bus.Role) (changes Changes, err error) {
 		return changes, err
 	}
 	for _, r := range bus.Actors(roles) {
+		if r.Login.NKey != "" {
+			return changes, fmt.Errorf("user %s: with accounts by JWT a user has a file of credentials, and no nkey of its own: leave out nkey", r.Name)
+		}
 		for _, taken := range []string{SystemAccount, bus.CoreAccount, Operator} {
 			if strings.EqualFold(r.Name, taken) {
 				return changes, fmt.Errorf("the name %q is taken: accounts by JWT have an account %s of their own", r.Name, taken)
@@ -174,14 +177,15 @@ func (w *writer) writeActors(roles []bus.Role) error {
 	keys := map[string]nkeys.KeyPair{}
 	now := map[string]string{}
 	for _, r := range roles {
-		key, err := w.key(nkeys.PrefixByteAccount, w.actors[r.Name])
+		account := r.Account()
+		key, err := w.key(nkeys.PrefixByteAccount, w.actors[account])
 		if err != nil {
-			return fmt.Errorf("account %s: %w", r.Name, err)
+			return fmt.Errorf("account %s: %w", account, err)
 		}
-		if keys[r.Name] = key; w.actors[r.Name] == "" {
-			w.added = append(w.added, r.Name)
+		if keys[account] = key; w.actors[account] == "" {
+			w.added = append(w.added, account)
 		}
-		if now[r.Name], err = key.PublicKey(); err != nil {
+		if now[account], err = key.PublicKey(); err != nil {
 			return err
 		}
 	}
@@ -203,8 +207,8 @@ func (w *writer) writeActors(roles []bus.Role) error {
 		return err
 	}
 	for _, r := range roles {
-		if err := w.actor(r, keys[r.Name], now[r.Name]); err != nil {
-			return fmt.Errorf("account %s: %w", r.Name, err)
+		if err := w.actor(r, keys[r.Account()], now[r.Account()]); err != nil {
+			return fmt.Errorf("account %s: %w", r.Account(), err)
 		}
 	}
 	return nil
@@ -212,9 +216,10 @@ func (w *writer) writeActors(roles []bus.Role) error {
 
 // actor writes the account of an actor, and its user.
 func (w *writer) actor(r bus.Role, key nkeys.KeyPair, public string) error {
+	name := r.Account()
 	c := jwt.NewAccountClaims(public)
-	c.Name, c.DefaultPermissions = r.Name, permissions(r)
-	old, err := decoded(w.accountToken(r.Name))
+	c.Name, c.DefaultPermissions = name, permissions(r)
+	old, err := decoded(w.accountToken(name))
 	if err != nil {
 		return err
 	}
@@ -244,7 +249,7 @@ func (w *writer) actor(r bus.Role, key nkeys.KeyPair, public string) error {
 		return nil
 	}
 	for _, s := range w.services {
-		if slices.Contains(s.Actors, r.Name) {
+		if slices.Contains(s.Accounts, name) {
 			if err := add(s.Subject, jwt.Service); err != nil {
 				return err
 			}
@@ -255,10 +260,10 @@ func (w *writer) actor(r bus.Role, key nkeys.KeyPair, public string) error {
 			return err
 		}
 	}
-	if _, err := w.token(w.accountToken(r.Name), c, w.operator); err != nil {
+	if _, err := w.token(w.accountToken(name), c, w.operator); err != nil {
 		return err
 	}
-	return w.user(r.Name, r.Name, key, jwt.Permissions{})
+	return w.user(name, r.Name, key, jwt.Permissions{})
 }
 
 // user writes a user of an account, and its credentials.
@@ -310,11 +315,12 @@ func (w *writer) remove(name string) error {
 	} else if err != nil {
 		return err
 	}
-	user, err := decoded(w.userToken(name, name))
+	actor := strings.TrimPrefix(name, bus.UsersAccount(""))
+	user, err := decoded(w.userToken(name, actor))
 	if err != nil {
 		return err
 	}
-	gone := []string{CredsFile(w.dir, name), w.seedFile(public), w.path(Operator, "accounts", name)}
+	gone := []string{CredsFile(w.dir, actor), w.seedFile(public), w.path(Operator, "accounts", name)}
 	if user != nil {
 		gone = append(gone, w.seedFile(user.Claims().Subject))
 	}

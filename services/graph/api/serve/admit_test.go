@@ -29,7 +29,7 @@ func TestAdmitAccount(t *testing.T) {
 		{byKey, "team", true, ""},
 		{byKey, other, true, "copy the current accounts.json"},
 		{byKey, "shop", true, "copy the current accounts.json"},
-		{&Config{Actors: func(string) (string, bool) { return "billing", true }}, key, true, "the account of billing, and its actor is shop"},
+		{&Config{Actors: func(string) (string, bool) { return "billing", true }}, key, true, `the account "billing", and its actor is shop`},
 		{&Config{AnyActor: true}, bus.LocalUser, true, ""},
 		{&Config{AnyActor: true}, bus.LocalUser, false, "each actor has an account of its own"},
 	} {
