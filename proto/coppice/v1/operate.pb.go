@@ -2716,6 +2716,248 @@ func (x *ArchiveReply) GetPaused() bool {
 	return false
 }
 
+// LeaseRequest is the request of lease: it acquires, renews or releases a lease of the actor, or
+// asks who holds it. In its subject, group, plural and namespace are "_".
+type LeaseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the lease: at most 63 lower case letters, digits, hyphens, dots and slashes,
+	// such as example.com/sites. Each actor has leases of its own in each realm.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Identifies the candidate; at most 64 letters, digits, hyphens and underscores. A process
+	// draws another one each time that it begins to compete. Empty: the request changes nothing.
+	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	// What the holder says about itself, such as its host and process id; at most 256 bytes.
+	About string `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`
+	// For how long the lease lasts without a renewal, in milliseconds: 1,000 to 600,000.
+	Ttl int64 `protobuf:"varint,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// The revision of the lease that the request replaces; zero takes the lease only if there
+	// is none. If holder holds the lease, the request renews it, whatever its revision is.
+	Revision uint64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Releases the lease, if holder holds it.
+	Release bool `protobuf:"varint,6,opt,name=release,proto3" json:"release,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseRequest) Reset() {
+	*x = LeaseRequest{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseRequest) ProtoMessage() {}
+
+func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseRequest.ProtoReflect.Descriptor instead.
+func (*LeaseRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *LeaseRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LeaseRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *LeaseRequest) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
+func (x *LeaseRequest) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *LeaseRequest) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *LeaseRequest) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
+func (x *LeaseRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// LeaseReply is the reply to lease.
+type LeaseReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request has acquired or renewed the lease.
+	Held bool `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
+	// The lease after the request; not set if there is none.
+	Lease         *Lease `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseReply) Reset() {
+	*x = LeaseReply{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseReply) ProtoMessage() {}
+
+func (x *LeaseReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseReply.ProtoReflect.Descriptor instead.
+func (*LeaseReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *LeaseReply) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *LeaseReply) GetLease() *Lease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+// Lease says which process of an actor leads.
+type Lease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// LeaseRequest.name of the holder.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// LeaseRequest.holder of the holder.
+	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	// LeaseRequest.about of the holder.
+	About string `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`
+	// LeaseRequest.ttl of the holder.
+	Ttl int64 `protobuf:"varint,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Changes with each renewal. A candidate may replace this revision when it has seen it
+	// unchanged for 0.8 of ttl.
+	Revision      uint64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lease) Reset() {
+	*x = Lease{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lease) ProtoMessage() {}
+
+func (x *Lease) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lease.ProtoReflect.Descriptor instead.
+func (*Lease) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Lease) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Lease) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *Lease) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
+func (x *Lease) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *Lease) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 var File_coppice_v1_operate_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_operate_proto_rawDesc = "" +
@@ -2918,7 +3160,25 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\bsequence\x18\x04 \x01(\x04R\bsequence\x12\x1a\n" +
 	"\brevision\x18\x05 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04done\x18\x06 \x01(\bR\x04done\x12\x16\n" +
-	"\x06paused\x18\a \x01(\bR\x06paused*\xb7\x01\n" +
+	"\x06paused\x18\a \x01(\bR\x06paused\"\xb4\x01\n" +
+	"\fLeaseRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05about\x18\x03 \x01(\tR\x05about\x12\x10\n" +
+	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\x04R\brevision\x12\x18\n" +
+	"\arelease\x18\x06 \x01(\bR\arelease\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"I\n" +
+	"\n" +
+	"LeaseReply\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x12'\n" +
+	"\x05lease\x18\x02 \x01(\v2\x11.coppice.v1.LeaseR\x05lease\"w\n" +
+	"\x05Lease\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05about\x18\x03 \x01(\tR\x05about\x12\x10\n" +
+	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\x04R\brevision*\xb7\x01\n" +
 	"\tCallState\x12\x1a\n" +
 	"\x16CALL_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16CALL_STATE_NO_CONSUMER\x10\x01\x12\x15\n" +
@@ -2948,7 +3208,7 @@ func file_coppice_v1_operate_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_operate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_coppice_v1_operate_proto_goTypes = []any{
 	(CallState)(0),                // 0: coppice.v1.CallState
 	(ConsumerStatus)(0),           // 1: coppice.v1.ConsumerStatus
@@ -2984,18 +3244,21 @@ var file_coppice_v1_operate_proto_goTypes = []any{
 	(*ReleaseBrakeReply)(nil),     // 31: coppice.v1.ReleaseBrakeReply
 	(*ArchiveRequest)(nil),        // 32: coppice.v1.ArchiveRequest
 	(*ArchiveReply)(nil),          // 33: coppice.v1.ArchiveReply
-	(*Status)(nil),                // 34: coppice.v1.Status
-	(*Commit)(nil),                // 35: coppice.v1.Commit
-	(*Warning)(nil),               // 36: coppice.v1.Warning
-	(*Parked)(nil),                // 37: coppice.v1.Parked
-	(*VerifyReply)(nil),           // 38: coppice.v1.VerifyReply
+	(*LeaseRequest)(nil),          // 34: coppice.v1.LeaseRequest
+	(*LeaseReply)(nil),            // 35: coppice.v1.LeaseReply
+	(*Lease)(nil),                 // 36: coppice.v1.Lease
+	(*Status)(nil),                // 37: coppice.v1.Status
+	(*Commit)(nil),                // 38: coppice.v1.Commit
+	(*Warning)(nil),               // 39: coppice.v1.Warning
+	(*Parked)(nil),                // 40: coppice.v1.Parked
+	(*VerifyReply)(nil),           // 41: coppice.v1.VerifyReply
 }
 var file_coppice_v1_operate_proto_depIdxs = []int32{
 	6,  // 0: coppice.v1.LogBatch.entries:type_name -> coppice.v1.LogEntry
-	34, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
-	35, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
-	36, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
-	34, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
+	37, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
+	38, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
+	39, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
+	37, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
 	11, // 5: coppice.v1.ListConsumersRequest.calls:type_name -> coppice.v1.CallOf
 	13, // 6: coppice.v1.ListConsumersReply.consumers:type_name -> coppice.v1.ConsumerState
 	12, // 7: coppice.v1.ListConsumersReply.calls:type_name -> coppice.v1.CallStatus
@@ -3003,17 +3266,18 @@ var file_coppice_v1_operate_proto_depIdxs = []int32{
 	1,  // 9: coppice.v1.ConsumerState.status:type_name -> coppice.v1.ConsumerStatus
 	16, // 10: coppice.v1.ListFinalizersReply.finalizers:type_name -> coppice.v1.FinalizerInUse
 	19, // 11: coppice.v1.ListParkedReply.parked:type_name -> coppice.v1.ParkedWork
-	37, // 12: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
+	40, // 12: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
 	22, // 13: coppice.v1.ParkedReply.results:type_name -> coppice.v1.ParkedResult
-	34, // 14: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
-	38, // 15: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
-	34, // 16: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
+	37, // 14: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
+	41, // 15: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
+	37, // 16: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
 	29, // 17: coppice.v1.BrakesReply.brakes:type_name -> coppice.v1.BrakeStatus
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	36, // 18: coppice.v1.LeaseReply.lease:type_name -> coppice.v1.Lease
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_operate_proto_init() }
@@ -3030,7 +3294,7 @@ func file_coppice_v1_operate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_operate_proto_rawDesc), len(file_coppice_v1_operate_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   32,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
