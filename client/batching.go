@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/election"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/tracing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -49,8 +50,9 @@ type queue struct {
 type member struct {
 	data    []byte // an encoded ObjectsRequest with one object
 	trace   trace.SpanContext
-	batch   *batchOf     // nil while the member waits in the queue
-	outcome chan outcome // has room for one
+	term    *election.Term // of the caller, which has it if it is a leader; a batch has one
+	batch   *batchOf       // nil while the member waits in the queue
+	outcome chan outcome   // has room for one
 }
 
 type outcome struct {
@@ -79,7 +81,7 @@ func (r *resourceClient) createBatched(ctx context.Context, o *Object, into *Rep
 		var reply coppicev1.ObjectsReply
 		return object(&reply, into, c.sendCommand(ctx, a, data, &reply, nil))
 	}
-	m := &member{data: data, trace: trace.SpanContextFromContext(ctx), outcome: make(chan outcome, 1)}
+	m := &member{data: data, trace: trace.SpanContextFromContext(ctx), term: election.TermOf(ctx), outcome: make(chan outcome, 1)}
 	if !c.batches.enter(a, m) {
 		defer c.completed(a)
 		return unbatched()
@@ -194,13 +196,13 @@ func (q *queue) take(maxPayload int64) *batchOf {
 	n, size := 0, 0
 	for n < len(q.waiting) {
 		size += len(q.waiting[n].data)
-		if n > 0 && (size > min(maxShared, int(maxPayload/4)) || n == min(maxMembers, int(maxPayload>>12))) {
+		if n > 0 && (q.waiting[n].term != q.waiting[0].term || size > min(maxShared, int(maxPayload/4)) || n == min(maxMembers, int(maxPayload>>12))) {
 			break
 		}
 		n++
 	}
 	b := &batchOf{members: slices.Clone(q.waiting[:n]), present: n}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.ctx, b.cancel = context.WithCancel(election.With(context.Background(), q.waiting[0].term))
 	for _, m := range b.members {
 		m.batch = b
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/election"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/tracing"
 )
@@ -187,6 +189,9 @@ func (c *Client) try(
 	ctx, cancel := c.withRetryTimeout(ctx)
 	defer cancel()
 	err = retry(ctx, func(ctx context.Context, header nats.Header) error {
+		if err := election.Check(ctx); err != nil {
+			return fmt.Errorf("%s: the request was not sent: %w", a.Verb, err)
+		}
 		err := rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
 		if err != nil && failed != nil {
 			failed(err)

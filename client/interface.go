@@ -65,6 +65,9 @@ type Interface interface {
 	// name, and sends the answer that decide returns. It returns when ctx ends. See
 	// Client.RunExpiry.
 	RunExpiry(ctx context.Context, name string, decide func(context.Context, *ExpiryCall) (ExpiryAnswer, error), opts ...WorkerOption) error
+	// RunLeader calls lead while this process has a lease: at most one process of the actor at a
+	// time. It returns when lead returns, or when ctx ends. See Client.RunLeader.
+	RunLeader(ctx context.Context, lease string, lead func(context.Context) error, opts ...LeaderOption) error
 }
 
 // ResourceClient reads and writes the objects of one resource in one namespace.

@@ -321,9 +321,9 @@ type ParkAfter int
 func (v ParkAfter) ApplyToWorker(o *WorkerOptions) { o.ParkAfter = int(v) }
 
 // OnError is called with each error after which the call tries again: when Watch, LogClient.Read or
-// FollowWarnings is interrupted, and when a function of RunFinalizer, RunAgent or RunExpiry fails. The
-// last three also call it once for each reason for which they wait, and call it from several
-// goroutines. It must not block.
+// FollowWarnings is interrupted, when a function of RunFinalizer, RunAgent or RunExpiry fails, and when
+// RunLeader cannot reach a graph service or has lost its lease. RunFinalizer, RunAgent and RunExpiry also
+// call it once for each reason for which they wait, and call it from several goroutines. It must not block.
 type OnError func(error)
 
 // ApplyToWatch sets o.OnError.
@@ -334,6 +334,9 @@ func (v OnError) ApplyToLog(o *LogOptions) { o.OnError = v }
 
 // ApplyToFollowWarnings sets o.OnError.
 func (v OnError) ApplyToFollowWarnings(o *FollowWarningsOptions) { o.OnError = v }
+
+// ApplyToLeader sets o.OnError.
+func (v OnError) ApplyToLeader(o *LeaderOptions) { o.OnError = v }
 
 // ApplyToWorker sets o.OnError.
 func (v OnError) ApplyToWorker(o *WorkerOptions) { o.OnError = v }

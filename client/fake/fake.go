@@ -55,13 +55,14 @@ type Client struct {
 	notified int           // the length of history when changed was last closed
 	changed  chan struct{} // closed after the next change of an object
 	calls    map[callKey]*call
+	leases   map[string]chan struct{} // with an element while RunLeader leads
 }
 
 var _ client.Interface = (*Client)(nil)
 
 // New returns a client for a new realm, which has the built-in kinds and no other objects.
 func New() *Client {
-	c := &Client{realm: memrealm.NewAt(lifecycle.TimeOf(time.Now())), changed: make(chan struct{}), calls: map[callKey]*call{}}
+	c := &Client{realm: memrealm.NewAt(lifecycle.TimeOf(time.Now())), changed: make(chan struct{}), calls: map[callKey]*call{}, leases: map[string]chan struct{}{}}
 	c.realm.OnChange, c.realm.Actor = c.record, c.Actor()
 	return c
 }

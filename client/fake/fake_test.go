@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/fake"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/must"
 )
 
@@ -299,6 +300,39 @@ func TestRefusals(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// A lease has one leader at a time, and each lease its own.
+func TestRunLeader(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	c := fake.New()
+	led, ended, let := make(chan string, 3), make(chan error, 3), make(chan struct{})
+	run := func(lease, name string) {
+		ended <- c.RunLeader(ctx, lease, func(context.Context) error { led <- name; <-let; return nil })
+	}
+	go run("a", "first")
+	testkit.Receive(t, ctx, "the first leader", led)
+	go run("a", "second")
+	go run("b", "other")
+	if name := testkit.Receive(t, ctx, "the leader of the other lease", led); name != "other" {
+		t.Errorf("%s leads", name)
+	}
+	close(let)
+	if name := testkit.Receive(t, ctx, "the second leader", led); name != "second" {
+		t.Errorf("%s leads", name)
+	}
+	for range 3 {
+		must.Succeed(t, testkit.Receive(t, ctx, "the end", ended))
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := c.RunLeader(over, "a", func(context.Context) error { return errors.New("it leads") }); err != nil {
+		t.Error(err)
+	}
+	if err := c.RunLeader(ctx, "A", nil); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("an invalid name: %v", err)
 	}
 }
 

@@ -28,6 +28,8 @@ type controller struct {
 	reconciler Reconciler
 	queue      *queue.Queue[Key]
 	retries    *rate.Limiter
+	// term is the context of Run or, with WithLeader, of this process as the leader: its Err looks at the clock.
+	term context.Context
 
 	mu       sync.Mutex
 	failures map[Key]int // since the last success
@@ -81,6 +83,9 @@ func (x *controller) work(ctx context.Context) error {
 	for ctx.Err() == nil {
 		batch, _ := x.queue.Get(ctx, 1) // empty if ctx has ended
 		for _, item := range batch.Items {
+			if x.term.Err() != nil {
+				break
+			}
 			x.reconcile(ctx, item.Key)
 		}
 		x.queue.Done(batch)

@@ -19,6 +19,8 @@ type options struct {
 	retryBurst          int
 	resync              time.Duration
 	onError             func(Key, error)
+	lease               string
+	leader              []client.LeaderOption
 }
 
 // watched is a resource of the option Watches.
@@ -93,4 +95,15 @@ func OnError(f func(Key, error)) Option {
 			o.onError = f
 		}
 	}
+}
+
+// WithLeader lets several processes run the controller, of which one at a time works: the one that has the lease. The others
+// wait, and one of them takes over when it stops, crashes, or is separated from NATS. See client.RunLeader for the name of the lease, for
+// what is guaranteed, and for the options; errors are also reported to OnError, with the zero Key. All processes of a
+// controller must use the same actor and the same lease, and two controllers two leases.
+//
+// Run lists and watches only while it leads. When it loses its lease, the contexts of all calls of Reconcile end; Run waits until they
+// have returned, and competes again for the lease. Reconcile is not called any more then.
+func WithLeader(lease string, opts ...client.LeaderOption) Option {
+	return func(o *options) { o.lease, o.leader = lease, opts }
 }

@@ -29,7 +29,7 @@
 //
 // # What is not guaranteed
 //
-// Several processes that run the same controller all get all keys: run one at a time. The
+// Several processes that run the same controller all get all keys: run one at a time, or use [WithLeader]. The
 // function may be called for an object that has not changed, or that no longer exists.
 package reconcile
 
@@ -86,14 +86,22 @@ func (f Func) Reconcile(ctx context.Context, key Key) (Result, error) { return f
 // registered. Interrupted watches are resumed.
 //
 // The actor needs the verb watch for the resource and for those of Owns and Watches; with
-// Owns also the verb list for kinds.
+// Owns also the verb list for kinds, and with WithLeader the verb lease.
 func Run(ctx context.Context, c client.Interface, of client.Resource, r Reconciler, opts ...Option) error {
 	o := defaults()
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if o.lease == "" {
+		return run(ctx, c, of, r, o)
+	}
+	leader := append([]client.LeaderOption{client.OnError(func(err error) { o.onError(Key{}, err) })}, o.leader...)
+	return c.RunLeader(ctx, o.lease, func(ctx context.Context) error { return run(ctx, c, of, r, o) }, leader...)
+}
+
+func run(ctx context.Context, c client.Interface, of client.Resource, r Reconciler, o options) error {
 	x := &controller{
-		c: c, options: o, reconciler: r, failures: map[Key]int{},
+		c: c, options: o, reconciler: r, failures: map[Key]int{}, term: ctx,
 		// The queue has at most one entry for each object that exists, or did not exist
 		// when Reconcile was last called.
 		queue:   queue.New[Key](queue.Config{Limit: math.MaxInt}),

@@ -32,7 +32,7 @@ func (f *actorFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.readers, "reader", []string{bus.RoleReader}, "name of a user who reads everything, the past included; may be repeated")
 	c.Flags().StringArrayVar(&f.viewers, "viewer", []string{bus.RoleViewer}, "name of a user who reads the present only; may be repeated")
 	c.Flags().StringArrayVar(&f.operators, "operator", []string{bus.RoleOperator}, "name of an operator; may be repeated")
-	c.Flags().StringArrayVar(&f.controllers, "controller", nil, "USER=FINALIZER, an application that also runs an external finalizer; may be repeated, also for several finalizers of one user")
+	c.Flags().StringArrayVar(&f.controllers, "controller", nil, "USER or USER=FINALIZER, an application that also elects a leader and may run an external finalizer; may be repeated, also for several finalizers of one user")
 	c.Flags().StringArrayVar(&f.finalizers, "finalizer", []string{bus.RoleFinalizer + "=" + bus.ExampleFinalizer}, "USER=FINALIZER, a controller and the external finalizer that it runs; may be repeated")
 	c.Flags().StringArrayVar(&f.agents, "agent", []string{bus.RoleAgent + "=" + bus.ExampleAgent}, "USER=RESOURCE, a controller and the kind of which it is the agent; may be repeated")
 	c.Flags().StringArrayVar(&f.expiry, "expiry", nil, "USER=NAME, a program and the name by which expiry policies call it; may be repeated")
@@ -74,14 +74,18 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 	var controllers []string
 	finalizersOf := map[string][]string{}
 	for _, n := range f.controllers {
-		user, finalizer, err := finalizerOf("controller", n)
-		if err != nil {
-			return nil, err
+		user, finalizers := n, []string{}
+		if strings.Contains(n, "=") {
+			of, finalizer, err := finalizerOf("controller", n)
+			if err != nil {
+				return nil, err
+			}
+			user, finalizers = of, []string{finalizer}
 		}
 		if finalizersOf[user] == nil {
 			controllers = append(controllers, user)
 		}
-		finalizersOf[user] = append(finalizersOf[user], finalizer)
+		finalizersOf[user] = append(finalizersOf[user], finalizers...)
 	}
 	for _, user := range controllers {
 		roles = append(roles, bus.ControllerRole(user, finalizersOf[user], realms...))

@@ -1,7 +1,7 @@
 // Command controller is a controller with package reconcile. For each Site it keeps as
 // many ConfigMaps as the Site's spec asks for, which the Site owns, and a directory
 // for its files, which the finalizer example.com/files deletes before the Site is
-// removed. Run one at a time.
+// removed. Any number of processes can run: one of them works at a time.
 //
 //	go run ./examples/controller
 //	coppice apply -f examples/controller/site.yaml
@@ -12,6 +12,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"flag"
 	"log"
 	"os"
 	"os/signal"
@@ -32,18 +33,42 @@ func main() {
 }
 
 func start() error {
+	elect := flag.Bool("elect", true, "elect a leader; without it only one process may run")
+	lease := flag.Duration("lease", 15*time.Second, "duration of the leader's lease")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	nc, err := nats.Connect(cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL))
+	actor, connection := "site-controller", []nats.Option{nats.MaxReconnects(-1)}
+	if user := os.Getenv("NATS_USER"); user != "" { // where the NATS server has accounts: nats-config --controller USER=example.com/files
+		actor = user
+		connection = append(connection, nats.UserInfo(user, os.Getenv("NATS_PASSWORD")), nats.CustomInboxPrefix("_INBOX."+user))
+	}
+	nc, err := nats.Connect(cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL), connection...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	c := client.New(nc, client.WithActor("site-controller"))
+	c := client.New(nc, client.WithActor(actor))
 	files := directory(filepath.Join(os.TempDir(), "coppice-sites"))
-	return run(ctx, c, files, reconcile.WithResync(10*time.Minute), reconcile.OnError(func(key reconcile.Key, err error) {
+	opts := []reconcile.Option{reconcile.WithResync(10 * time.Minute), reconcile.OnError(func(key reconcile.Key, err error) {
 		log.Printf("%s: %v", key, err)
-	}))
+	})}
+	if *elect {
+		opts = append(opts, reconcile.WithLeader("example.com/sites", client.LeaseTTL(*lease), client.OnLeaderState(report)))
+	}
+	return run(ctx, c, files, opts...)
+}
+
+// report logs who leads.
+func report(s client.LeaderState) {
+	switch {
+	case s.Leading:
+		log.Print("this process leads")
+	case s.Leader != "":
+		log.Printf("%s leads; this process takes over if it does not renew its lease for %v", s.Leader, s.Remaining.Round(time.Millisecond))
+	default:
+		log.Print("this process does not lead")
+	}
 }
 
 // run registers the kind and runs the controller until ctx ends.

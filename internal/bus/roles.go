@@ -106,7 +106,7 @@ func GraphRole(realms ...string) Role {
 		Name:    RoleGraph,
 		Core:    true,
 		About:   "graph service: writes the log and its archive, owns streams and leases",
-		Publish: []string{ObjectStores, "$KV." + LeaseBucket + ".>", "$KV." + RealmBucket + ".>", "$KV." + WriterBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
+		Publish: []string{ObjectStores, "$KV." + LeaseBucket + ".>", "$KV." + RealmBucket + ".>", "$KV." + WriterBucket + ".>", "$KV." + ControllerBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
 	}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"), ExpireCalls(realm), WarningFilter(realm, ""))
@@ -227,7 +227,7 @@ func ApplicationRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "application: reads and writes objects"}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, apiVerbs(realm, user, append(PastVerbs(), VerbImport, VerbRestore, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent, VerbConsumeExpiry, VerbForceFinalizer, VerbProtect, VerbUnprotect, VerbDeleteUnreadable, VerbVeto, VerbApplyAcross,
-			VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbArchive, VerbResume, VerbReleaseBrake,
+			VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbArchive, VerbResume, VerbReleaseBrake, VerbLease,
 			VerbCreateRealm, VerbDeleteRealm, VerbListRealms)...)...)
 		of := func(verb, plural string) string {
 			return API{Realm: realm, Actor: user, Verb: verb, Group: "coppice.dev", Plural: plural, Namespace: "*"}.Subject()
@@ -242,11 +242,18 @@ func ApplicationRole(user string, realms ...string) Role {
 	return r.withInbox()
 }
 
-// ControllerRole returns the role of a controller that works with objects and runs external
-// finalizers, on one connection: it is an ApplicationRole and a FinalizerRole of each.
+// ControllerRole returns the role of a controller that works with objects, elects a leader of its
+// processes and runs external finalizers, if it has any, on one connection: it is an ApplicationRole
+// with the verb lease, and a FinalizerRole of each.
 func ControllerRole(user string, finalizers []string, realms ...string) Role {
 	r := ApplicationRole(user, realms...)
-	r.About = "controller: reads and writes objects, and runs the external finalizers " + strings.Join(finalizers, ", ")
+	r.About = "controller: reads and writes objects, and elects a leader"
+	if len(finalizers) > 0 {
+		r.About = "controller: reads and writes objects, elects a leader, and runs the external finalizers " + strings.Join(finalizers, ", ")
+	}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, api(realm, user, VerbLease))
+	}
 	for _, f := range finalizers {
 		r.Publish = append(r.Publish, FinalizerRole(user, f, realms...).Publish...)
 	}

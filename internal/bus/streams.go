@@ -244,13 +244,16 @@ func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 	return list
 }
 
-// DeleteStreams deletes all streams of a realm, its log among them, and the CutKey of the log. It is no error
+// DeleteStreams deletes all streams of a realm, its log among them, the CutKey of the log, and the leases of controllers. It is no error
 // if they do not exist. It calls check before it deletes each, and ends if that returns an error.
 func DeleteStreams(ctx context.Context, js jetstream.JetStream, realm string, check func() error) error {
 	if err := check(); err != nil {
 		return err
 	}
 	if err := deleteKey(ctx, js, WriterBucket, CutKey(realm)); err != nil {
+		return err
+	}
+	if err := dropLeases(ctx, js, realm); err != nil {
 		return err
 	}
 	// The log goes last: while it exists, a deletion that was interrupted is continued.

@@ -41,6 +41,7 @@ const (
 	VerbResume           = "resume"  // ends the pause of a restored realm
 	VerbBrakes           = "brakes"
 	VerbReleaseBrake     = "releasebrake" // its subject names the kind
+	VerbLease            = "lease"        // acquires, renews and releases leases of the actor
 
 	// The subjects of createrealm and deleterealm name the realm, so that permissions can
 	// restrict them; that of listrealms names SystemRealm.
@@ -64,7 +65,7 @@ func Verbs() []string {
 		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve, VerbPlan,
 		VerbStatus, VerbForceFinalizer, VerbProtect, VerbUnprotect, VerbVeto, VerbRestore, VerbDeleteUnreadable,
 		VerbConsumeFinalizer, VerbConsumeAgent, VerbConsumeExpiry, VerbReadLog, VerbReadPast, VerbReadWarnings, VerbListConsumers, VerbListFinalizers,
-		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbArchive, VerbResume, VerbBrakes, VerbReleaseBrake,
+		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbArchive, VerbResume, VerbBrakes, VerbReleaseBrake, VerbLease,
 		VerbCreateRealm, VerbDeleteRealm, VerbListRealms,
 	}
 }

@@ -139,7 +139,7 @@ func start(t *testing.T, nats string, auth bool) *player {
 		Scanner: func(s *scanner.Config) { s.PolicyInterval = 100 * time.Millisecond },
 	}
 	if auth {
-		c.Roles = []bus.Role{bus.ApplicationRole("ana", bus.DefaultRealm), bus.FinalizerRole("bucket", bus.ExampleFinalizer, bus.DefaultRealm), bus.ExpiryRole("keeper", "example.com/keeper", bus.DefaultRealm)}
+		c.Roles = []bus.Role{bus.ApplicationRole("ana", bus.DefaultRealm), bus.ControllerRole("sites", nil, bus.DefaultRealm), bus.FinalizerRole("bucket", bus.ExampleFinalizer, bus.DefaultRealm), bus.ExpiryRole("keeper", "example.com/keeper", bus.DefaultRealm)}
 	}
 	running := stack.Start(t, c)
 	p.admin = running.As(bus.RoleOperator)

@@ -46,6 +46,8 @@ var scenes = []scene{
 	{match: regexp.MustCompile(`^nats pub --reply _INBOX\.keeper\.\S+ '\$JS\.API\.CONSUMER\.MSG\.NEXT\.`), prints: `Published`, after: awaitNotice},
 	{match: on(`\.veto\._\.configmaps\.`), with: withVeto, prints: `"revision"`, after: vetoed},
 
+	{match: on(`\.lease\._\._\._`), prints: `"held":\s*true`},
+
 	{match: on(`\.consumefinalizer\.`), prints: `"durable":\s*"f-`},
 	{match: regexp.MustCompile(`^nats sub _INBOX\.`), before: calledPod, prints: `Subscribing on`},
 	{match: regexp.MustCompile(`^nats pub --reply _INBOX\.\S+ '\$JS\.API\.CONSUMER\.MSG\.NEXT\.`), prints: `Published`, after: awaitCall},

@@ -143,6 +143,8 @@ func body(subject string) proto.Message {
 		return &coppicev1.ListConsumersRequest{Finalizers: []string{bus.ExampleFinalizer}}
 	case bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.VerbConsumeExpiry:
 		return &coppicev1.ConsumeRequest{Process: "x"}
+	case bus.VerbLease:
+		return &coppicev1.LeaseRequest{Name: "example.com/sites", Holder: "x", Ttl: 10000}
 	case bus.VerbReleaseBrake:
 		return &coppicev1.ReleaseBrakeRequest{DryRun: true}
 	case bus.VerbCreateRealm:

@@ -97,9 +97,16 @@ func newAudit(r *realm) *audit {
 	last, err := r.Log().Last(r.Ctx)
 	must.Succeed(r.TB, err)
 	a.next = last + 1
+	_, err = bus.EnsureBucket(r.Ctx, js, bus.ControllerBucket, 1)
+	must.Succeed(r.TB, err)
+	_, err = bus.PutKey(r.Ctx, js, bus.ControllerBucket, leased, []byte(`{"holder":"h","ttl":600000}`), 0)
+	must.Succeed(r.TB, err)
 	a.streams = a.configurations()
 	return a
 }
+
+// leased is the key of a lease of an actor that sends no requests.
+var leased = bus.LeaseKey(bus.DefaultRealm, "leads", "a")
 
 // configurations are those of all streams and leases, and the consumers of services.
 func (a *audit) configurations() map[string]string {
@@ -120,6 +127,9 @@ func (a *audit) configurations() map[string]string {
 	}
 	must.Succeed(a.r.TB, consumers.Err())
 	m["lease"] = a.r.lease(a.js)
+	of, err := bus.ReadKey(a.r.Ctx, a.js, bus.ControllerBucket, leased)
+	must.Succeed(a.r.TB, err)
+	m["lease of a controller"] = fmt.Sprintf("%s, revision %d", of.Value, of.Revision)
 	return m
 }
 

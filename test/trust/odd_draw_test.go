@@ -30,6 +30,7 @@ var requests = map[string]proto.Message{
 	bus.VerbProtect: &coppicev1.ProtectRequest{}, bus.VerbUnprotect: &coppicev1.ProtectRequest{}, bus.VerbForceFinalizer: &coppicev1.ForceFinalizerRequest{},
 	bus.VerbDeleteUnreadable: &coppicev1.DeleteUnreadableRequest{}, bus.VerbVeto: &coppicev1.VetoRequest{}, bus.VerbBrakes: &coppicev1.BrakesRequest{},
 	bus.VerbReleaseBrake: &coppicev1.ReleaseBrakeRequest{}, bus.VerbListFinalizers: &coppicev1.ListFinalizersRequest{}, bus.VerbArchive: &coppicev1.ArchiveRequest{},
+	bus.VerbLease: &coppicev1.LeaseRequest{},
 
 	"internal." + bus.OpResolve: &coppicev1.ResolveRequest{}, "internal." + bus.OpPropose: &coppicev1.ProposeRequest{}, "internal." + bus.OpOrphan: &coppicev1.OrphanRequest{},
 	"internal." + bus.OpFinish: &coppicev1.FinishRequest{}, "internal." + bus.OpDrain: &coppicev1.DrainRequest{}, "internal." + bus.OpWalk: &coppicev1.WalkRequest{},
@@ -203,7 +204,7 @@ func (d *drawer) literal(pattern string) string {
 // realmWide reports whether the subject of a verb names no resource.
 func realmWide(verb string) bool {
 	switch verb {
-	case bus.VerbConsumeFinalizer, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbBrakes, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbResume,
+	case bus.VerbConsumeFinalizer, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbBrakes, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbResume, bus.VerbLease,
 		bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms:
 		return true
 	}
@@ -307,6 +308,8 @@ func (d *drawer) likely(m proto.Message) {
 		m.Policy, m.Cursor, m.Now = noticed.Policy, nil, time.Now().Add(time.Duration(d.IntN(400))*24*time.Hour).UnixMicro()
 	case *coppicev1.ListFinalizersRequest:
 		m.Continue = ""
+	case *coppicev1.LeaseRequest:
+		m.Name, m.Holder, m.About, m.Ttl = one(d, "a", "b", "example.com/sites"), one(d, "", "x", "y"), "host/1", 1000
 	case *coppicev1.ProposeRequest:
 		if d.in(2) {
 			m.Strip = nil

@@ -9,7 +9,7 @@ func streams() []string {
 	return []string{
 		bus.LogStream(bus.DefaultRealm), bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm),
 		bus.ParkedStream(bus.DefaultRealm), bus.WarningStream(bus.DefaultRealm), "KV_" + bus.LeaseBucket,
-		"KV_" + bus.WriterBucket, "KV_" + bus.RealmBucket, "OBJ_" + archiveBucket,
+		"KV_" + bus.WriterBucket, "KV_" + bus.ControllerBucket, "KV_" + bus.RealmBucket, "OBJ_" + archiveBucket,
 	}
 }
 
@@ -45,7 +45,7 @@ func targets() []string {
 	call := bus.Finalize{Realm: bus.DefaultRealm, Plural: "secrets", UID: "u", Finalizer: bus.ExampleFinalizer}.Subject()
 	list := []string{
 		bus.LogSubject(bus.DefaultRealm), "$KV." + bus.LeaseBucket + "." + bus.MemberKey("x"), "$KV." + bus.WriterBucket + "." + bus.DefaultRealm, call, notice,
-		"$KV." + bus.RealmBucket + "." + bus.DefaultRealm,
+		"$KV." + bus.RealmBucket + "." + bus.DefaultRealm, "$KV." + bus.ControllerBucket + "." + bus.LeaseKey(bus.DefaultRealm, "sites", "example.com/sites"),
 		bus.Terminate{Realm: bus.DefaultRealm, Plural: "pods", UID: "u"}.Subject(),
 		bus.Warning{Realm: bus.DefaultRealm, Plural: "pods", Namespace: "shop", UID: "u", Reason: "x"}.Subject(),
 		bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1), bus.ParkedSubject(bus.DefaultRealm, call, 1),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/graph/api/leases"
 	"github.com/coppice-gc/coppice/services/graph/api/objects"
 	"github.com/coppice-gc/coppice/services/graph/api/operations"
 	"github.com/coppice-gc/coppice/services/graph/api/serve"
@@ -48,6 +49,7 @@ func ServeReplica(c serve.Config, r ReplicaConfig) (*serve.Server, error) {
 		s.Verb(bus.VerbListParked, readers.ListParked),
 		s.Verb(bus.VerbRetryParked, readers.RetryParked),
 		s.Verb(bus.VerbDropParked, readers.DropParked),
+		s.Verb(bus.VerbLease, leases.New(s, r.Streams.JS).Lease),
 
 		s.Operation(bus.OpResolve, ops.Resolve, bus.RoleProcessor, bus.RoleScanner),
 		s.Operation(bus.OpWalk, ops.Walk, bus.RoleScanner),
