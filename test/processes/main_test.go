@@ -29,6 +29,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(controllerName) != "" { // the test has started itself
+		runController()
+		return
+	}
 	dir, err := os.MkdirTemp("", "coppice-processes-")
 	if err != nil {
 		panic(err)
@@ -49,11 +53,11 @@ func program(name string) string { return filepath.Join(programs, name) }
 // buildPrograms builds Coppice, with the race detector if the test has it, and
 // the NATS server of the version that go.mod names.
 func buildPrograms() error {
-	const coppice, nats = "./cmd/coppice", "github.com/nats-io/nats-server/v2"
+	const coppice, nats, controller = "./cmd/coppice", "github.com/nats-io/nats-server/v2", "./examples/controller"
 	if !testkit.Raced {
-		return cmp.Or(goBuild(coppice, nats), lookAtSources())
+		return cmp.Or(goBuild(coppice, nats, controller), lookAtSources())
 	}
-	return cmp.Or(goBuild("-race", coppice), goBuild(nats), lookAtSources())
+	return cmp.Or(goBuild("-race", coppice, controller), goBuild(nats), lookAtSources())
 }
 
 func goBuild(args ...string) error {
@@ -68,7 +72,7 @@ func goBuild(args ...string) error {
 // lookAtSources reads the sources of the programs, because `go test` reuses a cached result
 // unless a file that the test has read was changed.
 func lookAtSources() error {
-	for _, dir := range []string{"client", "cmd", "deploy", "internal", "proto", "services", "go.mod"} {
+	for _, dir := range []string{"client", "cmd", "deploy", "examples", "internal", "proto", "services", "go.mod"} {
 		err := filepath.WalkDir(filepath.Join(module, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil {
 				_, err = os.Stat(path)
