@@ -235,6 +235,9 @@ type OperationsClient interface {
 	// Storage returns what the realm takes on disks, as the graph service that writes it sees it: its log, its
 	// state and its archive, and when the log is cut.
 	Storage(ctx context.Context, opts ...CallOption) (*Storage, error)
+	// Leaders returns the leases by which the processes of controllers elect a leader, ordered by actor and
+	// name. The actor needs the verb status.
+	Leaders(ctx context.Context, opts ...CallOption) ([]*ControllerLease, error)
 	// ExpiryPolicies returns what the last evaluation of each expiry policy has found, ordered by
 	// name. The writer keeps these results in memory: after a change of the writer they begin
 	// empty. The actor needs the verb status.

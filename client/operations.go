@@ -85,6 +85,15 @@ func (p *operationsClient) Storage(ctx context.Context, opts ...CallOption) (*St
 	return reply.GetStorage(), nil
 }
 
+func (p *operationsClient) Leaders(ctx context.Context, opts ...CallOption) ([]*ControllerLease, error) {
+	var reply coppicev1.StatusReply
+	if err := p.call(ctx, bus.VerbStatus, &coppicev1.StatusRequest{Leases: true}, &reply); err != nil {
+		return nil, err
+	}
+	collect(opts, CallOption.ApplyToCall).replied(&reply)
+	return reply.GetLeases(), nil
+}
+
 func (p *operationsClient) ListParked(ctx context.Context, opts ...ParkedOption) (*ParkedPage, error) {
 	o := collect(opts, ParkedOption.ApplyToParked)
 	var reply ParkedPage

@@ -373,7 +373,7 @@ type Reply struct {
 //	var reply client.Reply
 //	pod, err := pods.Update(ctx, pod, client.ReplyInto(&reply))
 //
-// Calls about objects set it, and so do Kinds, Status, Finalizers, ExpiryPolicies, Storage, Brakes,
+// Calls about objects set it, and so do Kinds, Status, Finalizers, ExpiryPolicies, Storage, Leaders, Brakes,
 // Resume and At.
 func ReplyInto(r *Reply) ReplyOption { return ReplyOption{r} }
 

@@ -63,6 +63,7 @@ func TestReplyRevision(t *testing.T) {
 		"finalizers":      func() error { _, err := c.Operations().Finalizers(s.Ctx, client.ReplyInto(&reply)); return err },
 		"expiry policies": func() error { _, err := c.Operations().ExpiryPolicies(s.Ctx, client.ReplyInto(&reply)); return err },
 		"storage":         func() error { _, err := c.Operations().Storage(s.Ctx, client.ReplyInto(&reply)); return err },
+		"leaders":         func() error { _, err := c.Operations().Leaders(s.Ctx, client.ReplyInto(&reply)); return err },
 		"resume":          func() error { _, err := c.Operations().Resume(s.Ctx, client.ReplyInto(&reply)); return err },
 		"batch with a refused object": func() error {
 			results, err := objects.CreateBatch(s.Ctx, []*client.Object{object("shop", "a", ""), object("shop", "a", "")}, client.ReplyInto(&reply))
@@ -103,7 +104,7 @@ func TestCallsWithReply(t *testing.T) {
 		}
 	}
 	slices.Sort(calls)
-	if want := []string{"At", "Brakes", "ExpiryPolicies", "Finalizers", "Kinds", "Resume", "Status", "Storage"}; !slices.Equal(calls, want) {
+	if want := []string{"At", "Brakes", "ExpiryPolicies", "Finalizers", "Kinds", "Leaders", "Resume", "Status", "Storage"}; !slices.Equal(calls, want) {
 		t.Errorf("%q take a CallOption, want %q", calls, want)
 	}
 	for _, without := range []reflect.Type{reflect.TypeFor[client.WarningsOption](), reflect.TypeFor[client.CommitOption](), reflect.TypeFor[client.ChangeParkedOption](), reflect.TypeFor[client.CreateRealmOption]()} {

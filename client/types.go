@@ -43,6 +43,8 @@ type (
 	CallStatus = coppicev1.CallStatus
 	// FinalizerInUse counts the objects that have an external finalizer.
 	FinalizerInUse = coppicev1.FinalizerInUse
+	// ControllerLease is a lease by which the processes of a controller elect a leader.
+	ControllerLease = coppicev1.ControllerLease
 	// Storage is what a realm takes on disks.
 	Storage = coppicev1.Storage
 	// ExpiryStatus says what the last evaluation of an expiry policy has found.

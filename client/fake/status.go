@@ -148,6 +148,10 @@ func (noOperations) Storage(context.Context, ...client.CallOption) (*client.Stor
 	return nil, unsupported("what the realm takes on disks")
 }
 
+func (noOperations) Leaders(context.Context, ...client.CallOption) ([]*client.ControllerLease, error) {
+	return nil, unsupported("the leaders of controllers")
+}
+
 func (noOperations) ExpiryPolicies(context.Context, ...client.CallOption) ([]*client.ExpiryStatus, error) {
 	return nil, unsupported("evaluation of expiry policies")
 }

@@ -64,6 +64,7 @@ func commands(a *cli.App) []*cobra.Command {
 		operate.BrakeCommand(a),
 		operate.PolicyCommand(a),
 		operate.FinalizerCommand(a),
+		operate.LeaderCommand(a),
 		read.APIResourcesCommand(a),
 		natsConfigCommand(a),
 		authCommand(a),

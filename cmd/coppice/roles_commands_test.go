@@ -116,6 +116,7 @@ func roleCommands(dir string) []roleCommand {
 		{args: "finalizer remove cm/ROLE-site example.com/site --reason test", stdout: "the object is gone", allowed: []string{bus.RoleOperator, controllerRole.Name}},
 		{args: "finalizer remove cm/ROLE-forced example.com/hold --force --reason test", stdout: "the object is gone", allowed: only},
 		{args: "finalizer list", stdout: "example.com/hold", allowed: all},
+		{args: "leader list", stdout: "host-1/4711 ?[31m", allowed: all},
 		{args: "uses cm/ROLE-user", stdout: "ROLE-used", allowed: all},
 		{args: "used-by cm/ROLE-used", stdout: "ROLE-user", allowed: all},
 		{args: "brake status", allowed: all},

@@ -150,9 +150,32 @@ func (r *roles) park(sequence uint64) string {
 	return fmt.Sprint(ack.Seq)
 }
 
+// elect has an operator lead a controller until the test has ended.
+func (r *roles) elect() {
+	r.t.Helper()
+	nc, err := nats.Connect(r.stack.Server().URL(), append(r.stack.Server().Options(bus.RoleOperator), nats.Timeout(testkit.Timeout))...)
+	must.Succeed(r.t, err)
+	ctx, stop := context.WithCancel(r.t.Context())
+	leads, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- client.New(nc, client.WithActor(bus.RoleOperator)).RunLeader(ctx, "example.com/leads", func(ctx context.Context) error {
+			close(leads)
+			<-ctx.Done()
+			return nil
+		}, client.LeaseTTL(10*time.Minute), client.LeaderName("host-1/4711 \x1b[31m"))
+	}()
+	r.t.Cleanup(func() {
+		stop()
+		must.Succeed(r.t, testkit.Receive(r.t, context.WithoutCancel(ctx), "the end of the leader", ended))
+		nc.Close()
+	})
+	testkit.Receive(r.t, ctx, "a leader", leads)
+}
+
 // prepare creates the objects, the parked work and the files of each role.
 func (r *roles) prepare(dir string) {
 	r.t.Helper()
+	r.elect()
 	for i, role := range clientRoles {
 		r.operate(r.of(role, roleObjects), "import -f -")
 		for _, name := range roleDeleted {

@@ -114,6 +114,8 @@ type BucketEntry struct {
 	Key      string
 	Value    []byte
 	Revision uint64
+	// Time is when the NATS server stored the value, if ReadKey has read it.
+	Time time.Time
 }
 
 // ReadKey reads a key of a bucket from the server that leads the bucket's stream. Revision is zero if there
@@ -123,7 +125,7 @@ func ReadKey(ctx context.Context, js jetstream.JetStream, bucket, key string) (B
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return BucketEntry{}, err
 	}
-	return BucketEntry{Key: key, Value: m.Data, Revision: m.Sequence}, nil
+	return BucketEntry{Key: key, Value: m.Data, Revision: m.Sequence, Time: m.Time}, nil
 }
 
 // deleteKey deletes a key of a bucket, if there is one.

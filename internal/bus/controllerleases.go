@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -67,6 +69,33 @@ func purge(ctx context.Context, js jetstream.JetStream, bucket, subject string, 
 	}
 	if err != nil {
 		return fmt.Errorf("bucket %s: %s: %w", bucket, subject, err)
+	}
+	return nil
+}
+
+// ReadLeases calls visit with the leases of controllers of a realm, ordered by actor and name.
+func ReadLeases(ctx context.Context, js jetstream.JetStream, realm string, visit func(actor, name string, e BucketEntry)) error {
+	stream, err := js.Stream(ctx, bucketStream(ControllerBucket))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", ControllerBucket, err)
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucketSubject(ControllerBucket, realm+".>")))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", ControllerBucket, err)
+	}
+	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+		key := strings.TrimPrefix(subject, bucketSubject(ControllerBucket, ""))
+		e, err := ReadKey(ctx, js, ControllerBucket, key)
+		if err != nil {
+			return err
+		}
+		parts := strings.SplitN(key, ".", 3)
+		if len(parts) == 3 && e.Revision > 0 { // it may have been released meanwhile
+			visit(parts[1], parts[2], e)
+		}
 	}
 	return nil
 }

@@ -30,6 +30,8 @@ type DirectMessage struct {
 	Sequence uint64
 	Subject  string
 	Data     []byte
+	// Time is when the NATS server stored the message, if ReadFromLeader has read it.
+	Time time.Time
 	// Pending is the number of messages that followed it when the read began.
 	Pending uint64
 }

@@ -9,8 +9,10 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/tracing"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
 	"github.com/coppice-gc/coppice/services/graph/api/expiry"
+	"github.com/coppice-gc/coppice/services/graph/api/leases"
 	"github.com/coppice-gc/coppice/services/graph/api/objects"
 	"github.com/coppice-gc/coppice/services/graph/api/operations"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -168,6 +170,9 @@ func (t *term) serveWriter(ctx context.Context) error {
 			Consumers: t.consumers,
 			Status:    t.prop.Status,
 			Storage:   t.storage,
+			Leases: func(ctx context.Context) ([]*coppicev1.ControllerLease, error) {
+				return leases.List(ctx, t.js, t.name)
+			},
 			PlanLimit: t.c.PlanLimit,
 			PlanTime:  t.c.PlanTime,
 			Grants:    t.grants(),

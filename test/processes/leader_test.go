@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -163,6 +164,9 @@ func TestLeaseOutlivesServices(t *testing.T) {
 	l.works("first")
 	third := l.controller("third", l.url(), ttl)
 	third.says("follows first")
+	if out := l.operate("leader", "list"); !regexp.MustCompile(`(?m)^led +example\.com/led +first +5m0s +\d`).MatchString(out) {
+		t.Errorf("coppice leader list prints\n%s", out)
+	}
 	third.terminate()
 	first.terminate()
 	l.works("second")

@@ -4383,6 +4383,8 @@ type StatusRequest struct {
 	Policies bool `protobuf:"varint,1,opt,name=policies,proto3" json:"policies,omitempty"`
 	// Return what the realm takes on disks instead of the pending work.
 	Storage bool `protobuf:"varint,2,opt,name=storage,proto3" json:"storage,omitempty"`
+	// Return the leases of controllers instead of the pending work.
+	Leases bool `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4433,6 +4435,13 @@ func (x *StatusRequest) GetStorage() bool {
 	return false
 }
 
+func (x *StatusRequest) GetLeases() bool {
+	if x != nil {
+		return x.Leases
+	}
+	return false
+}
+
 func (x *StatusRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -4456,7 +4465,9 @@ type StatusReply struct {
 	// The expiry policies, ordered by name, if StatusRequest.policies asks for them.
 	Policies []*ExpiryStatus `protobuf:"bytes,5,rep,name=policies,proto3" json:"policies,omitempty"`
 	// What the realm takes on disks, if StatusRequest.storage asks for it.
-	Storage       *Storage `protobuf:"bytes,6,opt,name=storage,proto3" json:"storage,omitempty"`
+	Storage *Storage `protobuf:"bytes,6,opt,name=storage,proto3" json:"storage,omitempty"`
+	// The leases of controllers, ordered by actor and name, if StatusRequest.leases asks for them.
+	Leases        []*ControllerLease `protobuf:"bytes,7,rep,name=leases,proto3" json:"leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4533,6 +4544,96 @@ func (x *StatusReply) GetStorage() *Storage {
 	return nil
 }
 
+func (x *StatusReply) GetLeases() []*ControllerLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+// ControllerLease is a lease by which the processes of a controller elect a leader.
+type ControllerLease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The actor of the controller.
+	Actor string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
+	// LeaseRequest.name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// LeaseRequest.about of the leader.
+	Leader string `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
+	// LeaseRequest.ttl, in milliseconds.
+	Ttl int64 `protobuf:"varint,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Unix microseconds, by the clock of the NATS server: when the lease was last renewed. A lease that was not renewed for
+	// its ttl has ended: its leader did not release it, and no other process has acquired it.
+	Renewed       int64 `protobuf:"varint,5,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControllerLease) Reset() {
+	*x = ControllerLease{}
+	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControllerLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControllerLease) ProtoMessage() {}
+
+func (x *ControllerLease) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControllerLease.ProtoReflect.Descriptor instead.
+func (*ControllerLease) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ControllerLease) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ControllerLease) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ControllerLease) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+func (x *ControllerLease) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *ControllerLease) GetRenewed() int64 {
+	if x != nil {
+		return x.Renewed
+	}
+	return 0
+}
+
 // Storage is what a realm takes on disks, as the graph service that writes it sees it. Sizes are in bytes.
 type Storage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4567,7 +4668,7 @@ type Storage struct {
 
 func (x *Storage) Reset() {
 	*x = Storage{}
-	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	mi := &file_coppice_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +4680,7 @@ func (x *Storage) String() string {
 func (*Storage) ProtoMessage() {}
 
 func (x *Storage) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	mi := &file_coppice_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +4693,7 @@ func (x *Storage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Storage.ProtoReflect.Descriptor instead.
 func (*Storage) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Storage) GetLogBytes() uint64 {
@@ -4720,7 +4821,7 @@ type ExpiryStatus struct {
 
 func (x *ExpiryStatus) Reset() {
 	*x = ExpiryStatus{}
-	mi := &file_coppice_v1_api_proto_msgTypes[47]
+	mi := &file_coppice_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4833,7 @@ func (x *ExpiryStatus) String() string {
 func (*ExpiryStatus) ProtoMessage() {}
 
 func (x *ExpiryStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[47]
+	mi := &file_coppice_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4846,7 @@ func (x *ExpiryStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpiryStatus.ProtoReflect.Descriptor instead.
 func (*ExpiryStatus) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExpiryStatus) GetPolicy() string {
@@ -4870,7 +4971,7 @@ type PendingWork struct {
 
 func (x *PendingWork) Reset() {
 	*x = PendingWork{}
-	mi := &file_coppice_v1_api_proto_msgTypes[48]
+	mi := &file_coppice_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4882,7 +4983,7 @@ func (x *PendingWork) String() string {
 func (*PendingWork) ProtoMessage() {}
 
 func (x *PendingWork) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[48]
+	mi := &file_coppice_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4895,7 +4996,7 @@ func (x *PendingWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingWork.ProtoReflect.Descriptor instead.
 func (*PendingWork) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PendingWork) GetType() string {
@@ -5271,18 +5372,26 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x04list\x18\x06 \x01(\v2\x15.coppice.v1.ListReplyH\x00R\x04list\x12=\n" +
 	"\bresolved\x18\a \x01(\v2\x1f.coppice.v1.ResolveObjectsReplyH\x00R\bresolved\x12+\n" +
 	"\x04plan\x18\b \x01(\v2\x15.coppice.v1.PlanReplyH\x00R\x04planB\x06\n" +
-	"\x04read\"a\n" +
+	"\x04read\"y\n" +
 	"\rStatusRequest\x12\x1a\n" +
 	"\bpolicies\x18\x01 \x01(\bR\bpolicies\x12\x18\n" +
-	"\astorage\x18\x02 \x01(\bR\astorage\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xed\x01\n" +
+	"\astorage\x18\x02 \x01(\bR\astorage\x12\x16\n" +
+	"\x06leases\x18\x03 \x01(\bR\x06leases\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xa2\x02\n" +
 	"\vStatusReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04idle\x18\x02 \x01(\bR\x04idle\x121\n" +
 	"\apending\x18\x03 \x03(\v2\x17.coppice.v1.PendingWorkR\apending\x12\x16\n" +
 	"\x06paused\x18\x04 \x01(\bR\x06paused\x124\n" +
 	"\bpolicies\x18\x05 \x03(\v2\x18.coppice.v1.ExpiryStatusR\bpolicies\x12-\n" +
-	"\astorage\x18\x06 \x01(\v2\x13.coppice.v1.StorageR\astorage\"\xa0\x03\n" +
+	"\astorage\x18\x06 \x01(\v2\x13.coppice.v1.StorageR\astorage\x123\n" +
+	"\x06leases\x18\a \x03(\v2\x1b.coppice.v1.ControllerLeaseR\x06leases\"\x7f\n" +
+	"\x0fControllerLease\x12\x14\n" +
+	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x10\n" +
+	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\x12\x18\n" +
+	"\arenewed\x18\x05 \x01(\x03R\arenewed\"\xa0\x03\n" +
 	"\aStorage\x12\x1b\n" +
 	"\tlog_bytes\x18\x01 \x01(\x04R\blogBytes\x12\x1f\n" +
 	"\vstate_bytes\x18\x02 \x01(\x04R\n" +
@@ -5354,7 +5463,7 @@ func file_coppice_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_coppice_v1_api_proto_goTypes = []any{
 	(OwnerClass)(0),                 // 0: coppice.v1.OwnerClass
 	(PlanOutcome)(0),                // 1: coppice.v1.PlanOutcome
@@ -5406,25 +5515,26 @@ var file_coppice_v1_api_proto_goTypes = []any{
 	(*ReadPastReply)(nil),           // 47: coppice.v1.ReadPastReply
 	(*StatusRequest)(nil),           // 48: coppice.v1.StatusRequest
 	(*StatusReply)(nil),             // 49: coppice.v1.StatusReply
-	(*Storage)(nil),                 // 50: coppice.v1.Storage
-	(*ExpiryStatus)(nil),            // 51: coppice.v1.ExpiryStatus
-	(*PendingWork)(nil),             // 52: coppice.v1.PendingWork
-	(*Object)(nil),                  // 53: coppice.v1.Object
-	(*Status)(nil),                  // 54: coppice.v1.Status
-	(Reason)(0),                     // 55: coppice.v1.Reason
-	(*OwnerReference)(nil),          // 56: coppice.v1.OwnerReference
+	(*ControllerLease)(nil),         // 50: coppice.v1.ControllerLease
+	(*Storage)(nil),                 // 51: coppice.v1.Storage
+	(*ExpiryStatus)(nil),            // 52: coppice.v1.ExpiryStatus
+	(*PendingWork)(nil),             // 53: coppice.v1.PendingWork
+	(*Object)(nil),                  // 54: coppice.v1.Object
+	(*Status)(nil),                  // 55: coppice.v1.Status
+	(Reason)(0),                     // 56: coppice.v1.Reason
+	(*OwnerReference)(nil),          // 57: coppice.v1.OwnerReference
 }
 var file_coppice_v1_api_proto_depIdxs = []int32{
-	53, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
-	53, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
+	54, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
+	54, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
 	7,  // 2: coppice.v1.RestoreRequest.objects:type_name -> coppice.v1.RestoredObject
-	53, // 3: coppice.v1.RestoredObject.object:type_name -> coppice.v1.Object
+	54, // 3: coppice.v1.RestoredObject.object:type_name -> coppice.v1.Object
 	9,  // 4: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
 	20, // 5: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
 	11, // 6: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
-	53, // 7: coppice.v1.Result.object:type_name -> coppice.v1.Object
-	54, // 8: coppice.v1.Result.error:type_name -> coppice.v1.Status
-	53, // 9: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
+	54, // 7: coppice.v1.Result.object:type_name -> coppice.v1.Object
+	55, // 8: coppice.v1.Result.error:type_name -> coppice.v1.Status
+	54, // 9: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
 	19, // 10: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
 	16, // 11: coppice.v1.DeleteRequest.also:type_name -> coppice.v1.DeletePart
 	19, // 12: coppice.v1.DeletePart.options:type_name -> coppice.v1.DeleteOptions
@@ -5439,12 +5549,12 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	20, // 21: coppice.v1.ProtectTarget.preconditions:type_name -> coppice.v1.Preconditions
 	20, // 22: coppice.v1.VetoRequest.preconditions:type_name -> coppice.v1.Preconditions
 	31, // 23: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
-	54, // 24: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
+	55, // 24: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
 	2,  // 25: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
-	53, // 26: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
-	55, // 27: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
+	54, // 26: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
+	56, // 27: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
 	34, // 28: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
-	53, // 29: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
+	54, // 29: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
 	38, // 30: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
 	39, // 31: coppice.v1.GraphNode.pending:type_name -> coppice.v1.ObjectWork
 	37, // 32: coppice.v1.GraphNode.used_by:type_name -> coppice.v1.GraphUser
@@ -5457,7 +5567,7 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	44, // 39: coppice.v1.PlanReply.objects:type_name -> coppice.v1.PlannedObject
 	42, // 40: coppice.v1.PlanReply.brakes:type_name -> coppice.v1.PlanBrake
 	1,  // 41: coppice.v1.PlannedObject.outcome:type_name -> coppice.v1.PlanOutcome
-	56, // 42: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
+	57, // 42: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
 	45, // 43: coppice.v1.PlannedObject.blockers:type_name -> coppice.v1.PlanBlocker
 	3,  // 44: coppice.v1.PlanBlocker.type:type_name -> coppice.v1.PlanBlocker.Type
 	12, // 45: coppice.v1.ReadPastRequest.get:type_name -> coppice.v1.GetRequest
@@ -5468,14 +5578,15 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	14, // 50: coppice.v1.ReadPastReply.list:type_name -> coppice.v1.ListReply
 	33, // 51: coppice.v1.ReadPastReply.resolved:type_name -> coppice.v1.ResolveObjectsReply
 	41, // 52: coppice.v1.ReadPastReply.plan:type_name -> coppice.v1.PlanReply
-	52, // 53: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
-	51, // 54: coppice.v1.StatusReply.policies:type_name -> coppice.v1.ExpiryStatus
-	50, // 55: coppice.v1.StatusReply.storage:type_name -> coppice.v1.Storage
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	53, // 53: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
+	52, // 54: coppice.v1.StatusReply.policies:type_name -> coppice.v1.ExpiryStatus
+	51, // 55: coppice.v1.StatusReply.storage:type_name -> coppice.v1.Storage
+	50, // 56: coppice.v1.StatusReply.leases:type_name -> coppice.v1.ControllerLease
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_api_proto_init() }
@@ -5508,7 +5619,7 @@ func file_coppice_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_api_proto_rawDesc), len(file_coppice_v1_api_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

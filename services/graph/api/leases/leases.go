@@ -169,6 +169,15 @@ func decode(entry bus.BucketEntry) election.Entry {
 	return e
 }
 
+// List returns the leases of all actors of a realm.
+func List(ctx context.Context, js jetstream.JetStream, realm string) (list []*coppicev1.ControllerLease, err error) {
+	err = bus.ReadLeases(ctx, js, realm, func(actor, name string, entry bus.BucketEntry) {
+		e := decode(entry)
+		list = append(list, &coppicev1.ControllerLease{Actor: actor, Name: name, Leader: e.About, Ttl: e.TTL.Milliseconds(), Renewed: entry.Time.UnixMicro()})
+	})
+	return list, err
+}
+
 // admit creates the bucket unless it exists, and refuses one more lease of an actor if there are too many.
 func (s *Server) admit(ctx context.Context, actor string) *lifecycle.Error {
 	failed := func(err error) *lifecycle.Error { return s.ErrJetStream("bucket of leases", err) }

@@ -31,6 +31,10 @@ func (s *Writer) Status(q *serve.Request, _ bus.API) *lifecycle.Error {
 		s.Background(q, s.storage)
 		return nil
 	}
+	if r.GetLeases() {
+		s.Background(q, s.leases)
+		return nil
+	}
 	s.Background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		reply, err := s.c.Status(ctx)
 		switch {
@@ -57,6 +61,15 @@ func (s *Writer) storage(ctx context.Context) (proto.Message, *lifecycle.Error) 
 		return nil, s.notWriter()
 	}
 	return &coppicev1.StatusReply{Revision: s.State.Checkpoint().GetRevision(), Paused: s.State.Realm().Paused, Storage: found}, nil
+}
+
+// leases returns the leases of controllers.
+func (s *Writer) leases(ctx context.Context) (proto.Message, *lifecycle.Error) {
+	found, err := s.c.Leases(ctx)
+	if err != nil {
+		return nil, s.ErrJetStream("leases of controllers", err)
+	}
+	return &coppicev1.StatusReply{Revision: s.State.Checkpoint().GetRevision(), Paused: s.State.Realm().Paused, Leases: found}, nil
 }
 
 // policyStatus returns what is known of the expiry policies.

@@ -42,6 +42,8 @@ type WriterConfig struct {
 	Status func(context.Context) (*coppicev1.StatusReply, error)
 	// Storage measures what the realm takes on disks.
 	Storage func(context.Context) (*coppicev1.Storage, error)
+	// Leases reads the leases of controllers.
+	Leases func(context.Context) ([]*coppicev1.ControllerLease, error)
 	// PlanLimit and PlanTime bound the plan that the writer computes again for a DELETE
 	// that names one, while other commands wait: its objects, 20,000 if zero, and the time,
 	// 250 ms if zero.
