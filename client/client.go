@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/election"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/tracing"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Client sends requests to one realm as one actor. It is safe for concurrent use.
@@ -27,6 +28,7 @@ type Client struct {
 	timeout      time.Duration
 	retryTimeout time.Duration
 	onError      func(error)
+	onLeftOut    func(verb string, n uint64)
 	batches      *batches
 	newest       *atomic.Uint64 // see Revision
 	commands     *rpc.Commands
@@ -63,6 +65,11 @@ func WithoutBatching() Option { return func(c *Client) { c.batches = nil } }
 // WithOnError sets a function that is called with each error after which the client
 // tries a request again. It must not block, and must be safe for concurrent use.
 func WithOnError(f func(error)) Option { return func(c *Client) { c.onError = f } }
+
+// WithOnLeftOut sets a function that is called when a reply lacks objects, events, warnings or parked work that the
+// users file does not let the actor see: with the verb of the request, and their number; zero if that is not known.
+// It must not block, and must be safe for concurrent use.
+func WithOnLeftOut(f func(verb string, n uint64)) Option { return func(c *Client) { c.onLeftOut = f } }
 
 // WithTracerProvider records a span of OpenTelemetry for each request, and for each call of RunFinalizer, RunAgent and
 // RunExpiry that carries a trace. Without it, requests still carry the trace of their context, so that spans of the
@@ -203,8 +210,33 @@ func (c *Client) try(
 	})
 	if err == nil {
 		c.saw(reply)
+		c.lacks(a.Verb, reply)
 	}
 	return err
+}
+
+// lacks calls the function of WithOnLeftOut if a reply lacks something that the actor may not see.
+func (c *Client) lacks(verb string, reply any) {
+	if c.onLeftOut == nil {
+		return
+	}
+	if past, ok := reply.(*coppicev1.ReadPastReply); ok {
+		reply = past.GetResolved()
+	}
+	var n uint64
+	switch of := reply.(type) {
+	case interface{ GetLeftOut() uint64 }:
+		n = of.GetLeftOut()
+	case interface{ GetLeftOut() uint32 }:
+		n = uint64(of.GetLeftOut())
+	case *coppicev1.ListFinalizersReply:
+		if of.GetPartial() {
+			c.onLeftOut(verb, 0)
+		}
+	}
+	if n > 0 {
+		c.onLeftOut(verb, n)
+	}
 }
 
 // report calls the functions of WithOnError and OnError.

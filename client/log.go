@@ -25,8 +25,11 @@ type LogCommit struct {
 	*Commit
 	// Skipped says why the message is no commit of the realm; empty for a commit.
 	Skipped string
-	// Stored is the message as it is in the stream. It must not be modified.
+	// Stored is the message as it is in the stream; nil if Partial. It must not be modified.
 	Stored []byte
+	// Partial says that the users file does not let the actor read all of the commit: events and values are missing. See
+	// WithOnLeftOut.
+	Partial bool
 }
 
 func (l *logClient) Last(ctx context.Context, _ ...CommitOption) (last uint64, err error) {
@@ -120,10 +123,16 @@ func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool
 		if r.last = b.GetLast(); !r.of.Follow && (r.to == 0 || b.GetError() == nil && r.to > r.last) {
 			r.to = r.last // later commits are not read
 		}
+		r.l.c.lacks(bus.VerbReadLog, &b)
 		for _, e := range b.GetEntries() {
 			r.next = e.GetSequence() + 1
 			c, err := LogCommit{Sequence: e.GetSequence(), Skipped: e.GetUnreadable(), Stored: e.GetStored()}, error(nil)
+			if e.GetPartial() {
+				c.Stored, c.Partial = nil, true
+			}
 			switch {
+			case c.Partial && r.of.Undecoded:
+				err = &Error{Reason: ErrForbidden, Message: fmt.Sprintf("actor %s may read a part of the log only: read it as a user whose rules have get and past for all kinds and namespaces", r.l.c.actor)}
 			case c.Skipped == "":
 				r.read++
 				if !r.of.Undecoded {
@@ -153,6 +162,9 @@ var errGapInLog = &Error{Reason: ErrServiceUnavailable, Message: "a part of the 
 const logFormat = 1
 
 func (r *logReader) commit(e *coppicev1.LogEntry) (*coppicev1.Commit, error) {
+	if e.GetPartial() {
+		return e.GetCommit(), nil
+	}
 	c, err := decodeCommit(e.GetStored())
 	if err != nil {
 		return nil, r.l.wrap(fmt.Errorf("sequence %d: %w", e.GetSequence(), err))

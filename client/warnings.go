@@ -68,6 +68,7 @@ func (c *Client) warnings(ctx context.Context, q *coppicev1.ReadWarningsRequest,
 					return true, nil
 				}
 			}
+			c.lacks(bus.VerbReadWarnings, &b)
 			q.FromSequence = b.GetNext() // where a retry continues
 			if b.GetError() != nil {
 				return false, api.ErrorOf(b.GetError())

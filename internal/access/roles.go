@@ -13,7 +13,7 @@ const roleController = "controller"
 // builtinRoles are the rules of the built-in roles. Rules without kinds, namespaces or realms have those of the user.
 var builtinRoles = map[string][]Rule{
 	bus.RoleApplication: {{Verbs: []string{"read", "write"}}},
-	roleController:      {{Verbs: []string{"read", "write"}}},
+	roleController:      {{Verbs: []string{"read", "write", bus.VerbLease}}},
 	bus.RoleFinalizer:   {},
 	bus.RoleAgent:       {},
 	bus.RoleReader:      {{Verbs: []string{"read", "past", bus.VerbListRealms}}},
@@ -24,10 +24,11 @@ var builtinRoles = map[string][]Rule{
 // registering are the verbs with which applications without limits register kinds.
 var registering = []string{bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbPatch, bus.VerbApply}
 
-// kindOfKinds is the resource of kinds. Every user may read it: clients list the kinds first.
+// kindOfKinds is the resource of kinds.
 const kindOfKinds = "kinds." + ownGroup
 
-// ownGroup is the group of the kinds that configure a realm.
+// ownGroup is the group of the kinds that configure a realm. Every user may read them: clients list the kinds first, and explanations
+// name policies.
 const ownGroup = "coppice.dev"
 
 // rules returns all rules of a user, with the kinds, namespaces and realms of the user in those that have none, and
@@ -78,7 +79,11 @@ func (f *File) rules(u *User) (list []Rule, err error) {
 	if len(u.Notices) > 0 {
 		add("notices", Rule{Verbs: []string{bus.VerbGet, bus.VerbVeto}, exact: true}, false)
 	}
-	list = append(list, Rule{Verbs: []string{bus.VerbGet, bus.VerbList, bus.VerbWatch}, Kinds: []string{kindOfKinds}, Namespaces: []string{All}, Realms: or(nil, u.Realms)})
+	list = append(list, Rule{Verbs: []string{bus.VerbGet, bus.VerbList, bus.VerbWatch}, Kinds: []string{"*." + ownGroup}, Namespaces: []string{All}, Realms: or(nil, u.Realms)})
+	if slices.ContainsFunc(list, func(r Rule) bool { return slices.Contains(r.Verbs, bus.VerbResolve) }) {
+		// Objects of any kind are resolved by uid; the reply has what the user may get.
+		list = append(list, Rule{Verbs: []string{bus.VerbResolve}, Kinds: []string{kindOfKinds}, Namespaces: []string{All}, Realms: or(nil, u.Realms)})
+	}
 	return list, err
 }
 

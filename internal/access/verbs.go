@@ -33,9 +33,10 @@ var ofFields = []string{bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.Verb
 // aboutRealm are the verbs about a realm as a whole.
 var aboutRealm = []string{bus.VerbVerify, bus.VerbArchive, bus.VerbResume, bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms}
 
-// filtered are the verbs whose subjects name no kind or namespace, and whose replies have what the user may see.
+// filtered are the verbs whose subjects name no kind or namespace, and whose replies have what the user may see: of leases, its own.
 var filtered = []string{
 	bus.VerbReadLog, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbListFinalizers, bus.VerbListConsumers, bus.VerbStatus, bus.VerbBrakes,
+	bus.VerbLease,
 }
 
 // reading are the verbs that change nothing. For all others, * does not stand for kinds of the group coppice.dev.

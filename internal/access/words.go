@@ -64,7 +64,7 @@ func (f *File) explain(b *strings.Builder, name string, u *User, table *Table) {
 	for _, n := range u.Notices {
 		fmt.Fprintf(b, "  answers the notices of expiry policies that call %s\n", n)
 	}
-	b.WriteString("  reads the kinds of the realm\n")
+	b.WriteString("  reads the configuration of the realm: kinds, settings, policies\n")
 	if no := cannot(table.users[name]); len(no) > 0 {
 		b.WriteString("  cannot " + strings.Join(no, "; ") + "\n")
 	}

@@ -3513,7 +3513,7 @@ type PlanReply struct {
 	Brakes []*PlanBrake `protobuf:"bytes,7,rep,name=brakes,proto3" json:"brakes,omitempty"`
 	// The grant, if the request asked for one.
 	Grant []byte `protobuf:"bytes,8,opt,name=grant,proto3" json:"grant,omitempty"`
-	// The number of objects in other namespaces than those of the request, which only uses lead
+	// The number of objects that the users file does not let the actor get, or in other namespaces than those of the request, which only uses lead
 	// to. The plan does not name or count them otherwise; its hash depends on them.
 	Elsewhere     uint32 `protobuf:"varint,9,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -561,7 +561,7 @@ func (x *LogBatch) GetLeftOut() uint64 {
 	return 0
 }
 
-// LogEntry is one commit. A reply in JSON has commit, others have stored.
+// LogEntry is one commit. A reply in JSON has commit, others have stored unless the entry is partial.
 type LogEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The commit's position.
@@ -573,9 +573,9 @@ type LogEntry struct {
 	// Why the message is not a commit of the realm, so that graph services skip it; empty
 	// for a commit.
 	Unreadable string `protobuf:"bytes,4,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
-	// If true, the users file does not let the actor read all of the commit: stored and commit have
-	// the events that it may see, without the values of objects whose past it may not read, and only
-	// the commands of these events. The entry is no message of the log.
+	// If true, the users file does not let the actor read all of the commit: the entry has commit, also in
+	// protobuf, with the events that the actor may see, without the values of objects whose past it may not
+	// read, and only the commands of these events.
 	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

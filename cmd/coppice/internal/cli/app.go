@@ -41,6 +41,8 @@ type App struct {
 	Verbose bool
 	// Log has the flags of commands that run services.
 	Log LogOptions
+	// leftOut has what replies lacked because the user may not see it.
+	leftOut leftOut
 	// Traces records spans; nil if none are exported.
 	Traces trace.TracerProvider
 	Clock  func() time.Time // returns the time
@@ -78,6 +80,7 @@ func (a *App) NewClient(ctx context.Context, opts ...client.Option) (*client.Cli
 	}
 	opts = append([]client.Option{
 		client.WithRealm(a.Realm), client.WithActor(actor), client.WithTimeout(a.Dial.Timeout), client.WithRetryTimeout(a.Dial.Timeout), client.WithTracerProvider(a.Traces),
+		client.WithOnLeftOut(a.leftOut.add),
 	}, opts...)
 	return client.New(nc, opts...), nc, nil
 }

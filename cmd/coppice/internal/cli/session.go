@@ -35,6 +35,7 @@ func (a *App) InSession(do func(ctx context.Context, s *Session, args []string) 
 		s, err := a.open(ctx)
 		if err == nil {
 			err = do(ctx, s, args)
+			a.leftOut.say(a.Stderr)
 			if fail := s.close(); err == nil {
 				err = fail
 			}

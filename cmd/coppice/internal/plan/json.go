@@ -15,7 +15,7 @@ type JSON struct {
 	Plan     string       `json:"plan"`
 	Counts   countsJSON   `json:"counts"`
 	Objects  []objectJSON `json:"objects"`
-	// Elsewhere is the number of objects in other namespaces, which the plan does not name.
+	// Elsewhere is the number of objects in other namespaces, or that the user may not get, which the plan does not name.
 	Elsewhere uint32 `json:"elsewhere,omitempty"`
 	// Cycles are the cycles in which a use is released.
 	Cycles []string    `json:"cycles,omitempty"`

@@ -41,7 +41,7 @@ func (w *Writer) Write(ctx context.Context, p *client.Plan, times []history.Fina
 func summary(p *client.Plan, times []history.FinalizerTime) string {
 	said := sum(p.GetCounts())
 	if n := p.GetElsewhere(); n > 0 {
-		said += fmt.Sprintf(", and %d in other namespaces", n)
+		said += fmt.Sprintf(", and %d in other namespaces or that this user may not get", n)
 	}
 	if n := dependOnOrder(p); n > 0 {
 		said += fmt.Sprintf("; for %s the outcome depends on the order of work, and can be another", console.Count(n, "object"))

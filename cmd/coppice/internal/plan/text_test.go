@@ -28,7 +28,7 @@ func TestWrite(t *testing.T) {
 	must.Succeed(t, (&Writer{W: &out, Reader: reader}).Write(t.Context(), p, times))
 	for _, want := range []string{
 		"replicasets.apps/rs", "configmaps/plain", "removed\n", "example.com/bucket (no consumer)",
-		"3 objects removed, 2 of them when others have done their part, and 3 in other namespaces; for 1 object the outcome depends on the order of work, and can be another; " +
+		"3 objects removed, 2 of them when others have done their part, and 3 in other namespaces or that this user may not get; for 1 object the outcome depends on the order of work, and can be another; " +
 			"the brake of configmaps lets 1 of 2 through until it is released\na cycle, in which a use is released: a -> b -> a, at revision ",
 		"example.com/bucket took 90s when it was removed last\n", "x took less than 1s in the median of its last 2 removals, 60s in the longest\n",
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,7 +19,7 @@ import (
 
 // Status replies with counts of pending work, with what is known of expiry policies, or with what the realm takes on disks. The
 // counts include the work of every command that was acknowledged before the request.
-func (s *Writer) Status(q *serve.Request, _ bus.API) *lifecycle.Error {
+func (s *Writer) Status(q *serve.Request, at bus.API) *lifecycle.Error {
 	var r coppicev1.StatusRequest
 	if err := q.Read(&r); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (s *Writer) Status(q *serve.Request, _ bus.API) *lifecycle.Error {
 		return nil
 	}
 	if r.GetLeases() {
-		s.Background(q, s.leases)
+		s.Background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) { return s.leases(ctx, q, at.Actor) })
 		return nil
 	}
 	s.Background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
@@ -63,11 +64,14 @@ func (s *Writer) storage(ctx context.Context) (proto.Message, *lifecycle.Error) 
 	return &coppicev1.StatusReply{Revision: s.State.Checkpoint().GetRevision(), Paused: s.State.Realm().Paused, Storage: found}, nil
 }
 
-// leases returns the leases of controllers.
-func (s *Writer) leases(ctx context.Context) (proto.Message, *lifecycle.Error) {
+// leases returns the leases of controllers; a user who may not get all objects sees its own.
+func (s *Writer) leases(ctx context.Context, q *serve.Request, actor string) (proto.Message, *lifecycle.Error) {
 	found, err := s.c.Leases(ctx)
 	if err != nil {
 		return nil, s.ErrJetStream("leases of controllers", err)
+	}
+	if !q.Rules.SeesAll() {
+		found = slices.DeleteFunc(found, func(l *coppicev1.ControllerLease) bool { return l.GetActor() != actor })
 	}
 	return &coppicev1.StatusReply{Revision: s.State.Checkpoint().GetRevision(), Paused: s.State.Realm().Paused, Leases: found}, nil
 }

@@ -29,15 +29,7 @@ func (r *logReading) partial(e *coppicev1.LogEntry, commit []byte) *coppicev1.Lo
 	if seen == nil {
 		return nil
 	}
-	if r.out.q.JSON {
-		e.Commit = seen
-		return e
-	}
-	data, err := proto.Marshal(seen)
-	if err != nil {
-		e.Unreadable = err.Error()
-	}
-	e.Stored = data
+	e.Commit = seen
 	return e
 }
 

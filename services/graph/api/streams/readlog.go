@@ -314,7 +314,7 @@ func (r *logReading) visit(ctx context.Context, m eventlog.Message) error {
 	}
 	size, sent := len(m.Data), len(m.Data)
 	if entry.GetPartial() {
-		size = len(entry.GetStored())
+		size = proto.Size(entry)
 		sent = size
 	}
 	if r.out.q.JSON { // as text, and not compressed
