@@ -20,7 +20,7 @@ import (
 var unrecorded = []string{
 	bus.VerbGet, bus.VerbList, bus.VerbWatch, bus.VerbResolve, bus.VerbPlan, bus.VerbStatus, bus.VerbReadLog, bus.VerbReadPast, bus.VerbReadWarnings, bus.VerbBrakes,
 	bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.VerbConsumeExpiry, bus.VerbListConsumers, bus.VerbListFinalizers,
-	bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive,
+	bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbLease,
 	bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms, // of the list of realms: the graph service logs them
 }
 

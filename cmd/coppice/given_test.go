@@ -78,6 +78,9 @@ var askingCommands = map[string][]string{
 var otherCommands = map[string]string{
 	"":               "prints help",
 	"archive":        "prints help",
+	"auth":           "prints help",
+	"auth ":          "asks about any names, also those that there are none of",
+	"nats-config ":   "reads a users file, and needs no realm",
 	"brake":          "prints help",
 	"finalizer":      "prints help",
 	"log":            "prints help",

@@ -23,7 +23,6 @@ var notOffered = map[string]string{
 	"scale":        "Coppice runs no controllers; 'coppice patch TYPE/NAME -p PATCH' changes a field",
 	"expose":       "Coppice runs no controllers; 'coppice create -f FILE' creates the object",
 	"autoscale":    "Coppice runs no controllers; 'coppice create -f FILE' creates the object",
-	"auth":         "NATS has the users and their permissions; 'coppice nats-config' writes them",
 	"config":       "the connection comes from a NATS context: 'nats context ls' lists them, and --context selects one",
 	"cluster-info": "'coppice wait --idle' shows whether the services answer",
 	"set":          "'coppice patch TYPE/NAME -p PATCH' changes a field",

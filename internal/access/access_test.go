@@ -179,7 +179,7 @@ func TestRefusals(t *testing.T) {
 		"version: 1\nusers: {a: {roles: [viewer], password: {variable: 'a b'}}}":       "is not the name of a variable",
 		"version: 1\nusers: {a: {roles: [viewer], agents: ['*']}}":                     "agents[0]",
 		"version: 1\nusers: {a: {roles: [agent]}}":                                     "needs agents",
-		"version: 1\nusers: {a: {roles: [viewer], notices: ['x y']}}":                    "notices[0]",
+		"version: 1\nusers: {a: {roles: [viewer], notices: ['x y']}}":                  "notices[0]",
 	} {
 		_, err := access.Parse("users.yaml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -194,7 +194,10 @@ func (in invocation) subcommand(args []string) error {
 	// The command has subcommands: its arguments must not name another one.
 	known := len(strings.Fields(strings.TrimSpace(strings.Split(usage[1], "[")[0]))) - 1
 	for i, a := range args {
-		if i >= known && !strings.HasPrefix(a, "-") {
+		if i >= known && strings.HasPrefix(a, "-") {
+			break // what follows may be its value
+		}
+		if i >= known {
 			return fmt.Errorf("%s has no subcommand %s", strings.Join(append([]string{"coppice"}, args[:i]...), " "), a)
 		}
 	}

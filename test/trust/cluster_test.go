@@ -2,6 +2,7 @@ package trust_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -18,14 +20,25 @@ import (
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
+// ofFile returns the roles of the users of a file, and what graph services have of it; nothing without a file.
+func ofFile(users *access.File) ([]bus.Role, *access.Current) {
+	if users == nil {
+		return nil, nil
+	}
+	table := &access.Current{}
+	table.Set(users.Table())
+	return users.NATSRoles(), table
+}
+
 // startCluster starts three NATS servers with an account for each actor, and a graph
 // service with streams of three replicas. Connections go to the servers in turn.
-func startCluster(t *testing.T) *realm {
+func startCluster(t *testing.T, users *access.File) *realm {
 	t.Helper()
+	also, table := ofFile(users)
 	const size = 3
 	var conf strings.Builder
 	password := func(role string) string { return "secret-of-" + role }
-	must.Succeed(t, natsconf.Accounts(&conf, append(natsconf.DefaultRoles(), added()...), func(role string) string { return `"` + password(role) + `"` }))
+	must.Succeed(t, natsconf.Accounts(&conf, slices.Concat(natsconf.DefaultRoles(), added(), also), func(role string) string { return `"` + password(role) + `"` }))
 	ports := testkit.FreePorts(t, size)
 	routes := make([]string, size)
 	for i, port := range ports {
@@ -66,7 +79,7 @@ func startCluster(t *testing.T) *realm {
 		}, opts...)...)
 	}
 	g, err := graph.New(graph.Config{
-		Conn: r.conn(bus.RoleGraph), Answers: r.conn(bus.RoleAnswers), Secrets: testkit.Secrets(), Dir: t.TempDir(), Replicas: size, LeaseTTL: testkit.Timeout,
+		Conn: r.conn(bus.RoleGraph), Answers: r.conn(bus.RoleAnswers), Access: table, Secrets: testkit.Secrets(), Dir: t.TempDir(), Replicas: size, LeaseTTL: testkit.Timeout,
 	})
 	must.Succeed(t, err)
 	testkit.Run(t, g.Run)

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsjwt"
@@ -38,10 +39,11 @@ type jwtRealm struct {
 }
 
 // startJWT starts n servers with accounts by JWT for the roles of deployments and those of added, and a graph service.
-func startJWT(t *testing.T, n int) *jwtRealm {
+func startJWT(t *testing.T, n int, users *access.File) *jwtRealm {
 	t.Helper()
+	also, table := ofFile(users)
 	r := &jwtRealm{realm: &realm{Stack: &stack.Stack{TB: t, Ctx: testkit.Context(t)}}, dir: filepath.Join(t.TempDir(), "accounts"), ticks: make(chan time.Time)}
-	r.write()
+	r.write(also...)
 	r.servers = testkit.StartIncluding(t, filepath.Join(r.dir, natsjwt.ResolverFile), "./coppice-accounts", n)
 	r.push()
 	var turn atomic.Int64
@@ -57,7 +59,7 @@ func startJWT(t *testing.T, n int) *jwtRealm {
 		return nil
 	})
 	g, err := graph.New(graph.Config{
-		Conn: r.conn(bus.RoleGraph), Answers: r.conn(bus.RoleAnswers), Actors: r.table.Actor, Secrets: testkit.Secrets(), Dir: t.TempDir(), Replicas: n, LeaseTTL: testkit.Timeout,
+		Conn: r.conn(bus.RoleGraph), Answers: r.conn(bus.RoleAnswers), Actors: r.table.Actor, Access: table, Secrets: testkit.Secrets(), Dir: t.TempDir(), Replicas: n, LeaseTTL: testkit.Timeout,
 	})
 	must.Succeed(t, err)
 	testkit.Run(t, g.Run)
@@ -84,14 +86,14 @@ func (r *jwtRealm) push() {
 // The attacks of TestMatrix change nothing either where accounts are JWTs.
 func TestMatrixWithJWT(t *testing.T) {
 	t.Parallel()
-	startJWT(t, 1).matrix(actors()...)
+	startJWT(t, 1, nil).matrix(actors()...)
 }
 
 // On three servers with accounts by JWT, all services work: a cascade, an external finalizer, and an actor that is added
 // by a push while they run. The graph service knows the actor from its account.
 func TestJWT(t *testing.T) {
 	t.Parallel()
-	r := startJWT(t, 3)
+	r := startJWT(t, 3, nil)
 	p, err := processor.New(processor.Config{Conn: r.conn(bus.RoleProcessor)})
 	must.Succeed(t, err)
 	testkit.Run(t, p.Run)

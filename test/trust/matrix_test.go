@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/archive/natsstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
@@ -43,7 +44,22 @@ func TestMatrixOfLocalUser(t *testing.T) {
 // The same on three servers, of which the attackers use all.
 func TestMatrixInCluster(t *testing.T) {
 	t.Parallel()
-	startCluster(t).matrix(actors()...)
+	startCluster(t, nil).matrix(actors()...)
+}
+
+// The same for the users of a users file, whose accounts import more than the users may publish.
+func TestMatrixOfUsersFile(t *testing.T) {
+	t.Parallel()
+	f, err := access.Parse("users.yaml", []byte(`
+version: 1
+users:
+  shop: {roles: [application], namespaces: [shop]}
+  bucket: {roles: [finalizer], namespaces: [shop], finalizers: [`+bus.ExampleFinalizer+`]}
+  pods: {roles: [agent], agents: [pods], namespaces: [shop]}
+`))
+	must.Succeed(t, err)
+	r := startWith(t, allinone.Config{Auth: true, Users: f, Roles: added()})
+	r.matrix(f.NATSRoles()...)
 }
 
 // matrix has each of the roles try everything.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
@@ -32,6 +33,8 @@ const (
 	both      layer = "both"
 	graphOnly layer = "graph service" // NATS lets the users publish all requests
 	natsOnly  layer = "NATS"          // the graph service has a file that allows everything
+	cluster   layer = "three servers" // both, on a cluster
+	tokens    layer = "JWT"           // both, with accounts by JWT
 )
 
 // Users of drawn users files can do what their rules allow, and nothing else: each verb on kinds and namespaces inside and outside of
@@ -43,9 +46,9 @@ func TestUsersFiles(t *testing.T) {
 		files = 200
 	}
 	for i := range files {
-		for _, by := range []layer{both, graphOnly, natsOnly} {
+		for _, by := range []layer{both, graphOnly, natsOnly, cluster, tokens} {
 			if by != both && i%5 != 0 {
-				continue // the rules are the same
+				continue // it is slower, or the rules are the same
 			}
 			t.Run(fmt.Sprintf("file %d, by %s", i, by), func(t *testing.T) {
 				t.Parallel()
@@ -183,8 +186,13 @@ func testUsersFile(t *testing.T, by layer, text string) {
 		}
 	})
 	config := allinone.Config{Auth: true, Users: f}
+	var r *realm
 	switch by {
 	case both:
+	case cluster:
+		r = startCluster(t, f)
+	case tokens:
+		r = startJWT(t, 1, f).realm
 	case graphOnly:
 		config.Users = nil
 		for name := range f.Users {
@@ -194,8 +202,9 @@ func testUsersFile(t *testing.T, by layer, text string) {
 	case natsOnly:
 		config.Graph = func(g *graph.Config) { g.Access.Set(permissive(t, f).Table()) }
 	}
-	r := startWith(t, config)
-	r.Client = client.New(r.conn(bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	if r == nil {
+		r = startWith(t, config)
+	}
 	objects := r.ownObjects()
 	for _, user := range slices.Sorted(maps.Keys(f.Users)) {
 		p := &prober{realm: r, nc: r.conn(user), f: f, user: user, by: by}
@@ -287,6 +296,14 @@ func (r *realm) ownObjects() (list []owned) {
 	return list
 }
 
+// publisher publishes as the administrator.
+func (r *realm) publisher() jetstream.JetStream {
+	r.TB.Helper()
+	js, err := jetstream.New(r.conn(bus.RoleAdmin))
+	must.Succeed(r.TB, err)
+	return js
+}
+
 // park parks the call of the object's finalizer.
 func (r *realm) park(of owned) {
 	r.TB.Helper()
@@ -294,7 +311,7 @@ func (r *realm) park(of owned) {
 	subject := bus.Finalize{Realm: bus.DefaultRealm, Group: res.Group, Plural: res.Plural, UID: of.uid, Finalizer: "example.com/bucket"}.Subject()
 	data, err := proto.Marshal(&coppicev1.Parked{Subject: subject, Error: "cannot clean up " + of.name, Message: []byte(of.name)})
 	must.Succeed(r.TB, err)
-	_, err = r.JetStream(bus.RoleAdmin).Publish(r.Ctx, bus.ParkedSubject(bus.DefaultRealm, subject, 1), data)
+	_, err = r.publisher().Publish(r.Ctx, bus.ParkedSubject(bus.DefaultRealm, subject, 1), data)
 	must.Succeed(r.TB, err)
 }
 
@@ -304,7 +321,7 @@ func (r *realm) warn(of owned) {
 	res := client.ParseResource(of.kind)
 	data, err := manifest.MarshalMessage(&coppicev1.Warning{Resource: of.kind, Namespace: of.namespace, Name: of.name, Uid: of.uid, Message: "something is wrong with " + of.name})
 	must.Succeed(r.TB, err)
-	_, err = r.JetStream(bus.RoleAdmin).Publish(r.Ctx, bus.Warning{Realm: bus.DefaultRealm, Group: res.Group, Plural: res.Plural, Namespace: of.namespace, UID: of.uid, Reason: "Test"}.Subject(), data)
+	_, err = r.publisher().Publish(r.Ctx, bus.Warning{Realm: bus.DefaultRealm, Group: res.Group, Plural: res.Plural, Namespace: of.namespace, UID: of.uid, Reason: "Test"}.Subject(), data)
 	must.Succeed(r.TB, err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -109,7 +110,7 @@ func parseAccounts(data []byte) (map[string]string, error) {
 	}
 	of := map[string]string{}
 	for actor, account := range accounts {
-		if err := bus.CheckActor(actor); err != nil {
+		if err := checkAccount(actor); err != nil {
 			return nil, err
 		}
 		if !nkeys.IsValidPublicAccountKey(account) {
@@ -121,4 +122,9 @@ func parseAccounts(data []byte) (map[string]string, error) {
 		of[account] = actor
 	}
 	return accounts, nil
+}
+
+// checkAccount checks the name of an account: that of an actor, or of a user of a users file.
+func checkAccount(name string) error {
+	return bus.CheckActor(strings.TrimPrefix(name, bus.UsersAccount("")))
 }
