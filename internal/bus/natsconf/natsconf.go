@@ -38,9 +38,9 @@ func Write(w io.Writer, roles []bus.Role, include string) error {
 # second activates its imports (nats-server 2.15.2); between the two the new actor's
 # requests fail with "no responders".
 #
-%s The variables are:
+%s%s The variables are:
 #
-`, bus.CoreAccount, passwordsFrom(include))
+`, bus.CoreAccount, ofFile(roles), passwordsFrom(include))
 	for _, r := range roles {
 		if v := variable(&r); v != "" {
 			fmt.Fprintf(&b, "#   %-36s %s\n", v, r.About)
@@ -98,6 +98,17 @@ func WriteAccounts(w io.Writer, roles []bus.Role, include string) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// ofFile is the comment about the accounts of users of a users file; empty if there are none.
+func ofFile(roles []bus.Role) string {
+	if !slices.ContainsFunc(roles, func(r bus.Role) bool { return r.OfFile }) {
+		return ""
+	}
+	return `# Users of a users file are in accounts users.NAME. Graph services need the file,
+# too (--users-file), and refuse these accounts without it.
+#
+`
 }
 
 // passwordsFrom is the comment that says where the passwords are.
