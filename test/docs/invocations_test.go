@@ -178,6 +178,9 @@ func (in invocation) subcommand(args []string) error {
 	if slices.Contains(args, "COMMAND") {
 		return nil // stands for any
 	}
+	if i := slices.Index(args, ">"); i >= 0 { // the shell's
+		args = args[:i]
+	}
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "..." || a == "…" })
 	o, err := in.coppice.Do(worker.Command{Dir: ".", Env: os.Environ(), Args: append([]string{"--help=true"}, args...)})
 	if err != nil {
