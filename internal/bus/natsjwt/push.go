@@ -205,7 +205,12 @@ func (p *Push) ask(ctx context.Context, servers []server, subject, account strin
 	return nil
 }
 
-// request sends a request to all servers, and calls got with each reply until it returns true.
+// askAgain is the time without a reply after which a request is sent again: a server that has just joined its cluster may not
+// have received it. Servers answer a repeated request, too.
+const askAgain = time.Second
+
+// request sends a request to all servers, and calls got with each reply until it returns true. It sends the request again
+// while replies are missing.
 func (p *Push) request(ctx context.Context, subject string, data []byte, got func(reply) (enough bool)) error {
 	limited, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -215,22 +220,40 @@ func (p *Push) request(ctx context.Context, subject string, data []byte, got fun
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := p.Conn.PublishRequest(subject, inbox, data); err != nil {
-		return err
+	send := func() error {
+		if err := p.Conn.PublishRequest(subject, inbox, data); err != nil {
+			return err
+		}
+		if err := p.Conn.FlushWithContext(limited); err != nil {
+			return err
+		}
+		if err := p.Conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) {
+			return err // of the publication, as of no other message
+		}
+		return nil
 	}
-	if err := p.Conn.FlushWithContext(limited); err != nil {
+	if err := send(); err != nil {
 		return err
-	}
-	if err := p.Conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) {
-		return err // of the publication, as of no other message
 	}
 	for {
-		m, err := sub.NextMsgWithContext(limited)
-		if err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
+		m, err := sub.NextMsg(askAgain)
+		if errors.Is(err, nats.ErrTimeout) && limited.Err() == nil {
+			if err := send(); err != nil {
+				return err
 			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if limited.Err() != nil {
+			return limited.Err()
+		}
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
 			return err
+		}
+		if m == nil {
+			return nats.ErrNoResponders
 		}
 		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 			return nats.ErrNoResponders
