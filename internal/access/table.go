@@ -243,7 +243,7 @@ func (r *Rules) Ends(resource string) bool {
 	return r == nil || slices.Contains(r.user.Agents, resource)
 }
 
-// Allows reports whether the rules allow a request, as far as its subject says what it is about. namespaced says that
+// Allows reports whether the rules allow what the subject of a request says. namespaced says that
 // the resource has a namespace: a subject without one then means all of them.
 func (r *Rules) Allows(at bus.API, namespaced bool) bool {
 	if r == nil {

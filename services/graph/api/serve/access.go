@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// permit checks that the users file allows a request to the object API, as far as its subject says what it is about,
+// permit checks that the users file allows what the subject of a request to the object API says,
 // and gives the request the rules of its actor. An actor that the file does not name may do what NATS lets it.
 func (s *Server) permit(q *Request) *lifecycle.Error {
 	table := s.Access.Table()
