@@ -80,13 +80,18 @@ func (s *Writer) submit(q *serve.Request, at bus.API, work writer.Work, note str
 
 // answer returns the function that sends the reply to a command. It encodes a long reply in
 // another goroutine, so that the writer does not wait for it.
-// Objects that rules do not let the actor get have no values in it.
+// Objects that rules do not let the actor get have no values in it, nor have those of a kind that is registered meanwhile.
 func (s *Writer) answer(q serve.Replier, rules *access.Rules) func(proto.Message, *lifecycle.Error) {
 	const long = 16 // results
+	sees := rules.SeesAll()
+	var kinds *lifecycle.Kinds
+	if !sees {
+		kinds = s.State.Kinds() // not in the function: the state is locked when it is called
+	}
 	return func(m proto.Message, err *lifecycle.Error) {
 		r, ok := m.(*coppicev1.ObjectsReply)
-		if ok && !rules.SeesAll() {
-			hideValues(r, s.State.Kinds(), rules)
+		if ok && !sees {
+			hideValues(r, kinds, rules)
 		}
 		if ok && err == nil && addsFinalizers(q.Verb) && s.warnUnanswered(r, func(r *coppicev1.ObjectsReply) { q.Answer(r, nil) }) {
 			return
