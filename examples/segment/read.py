@@ -20,7 +20,7 @@ except ImportError:
     except ImportError:
         sys.exit("no module for zstd: install python3-zstandard")
 
-LOG_FORMAT = 2  # the newest version of the log format that this reader knows
+LOG_FORMAT = 4  # the newest version of the log format that this reader knows
 
 HEADER = struct.Struct("<8sI16sQQQI")
 BLOCK = struct.Struct("<4sIIIIIQQI")

@@ -47,6 +47,7 @@ users:
       - {verbs: [get, list], kinds: [nodes], namespaces: [_]}
       - {verbs: [write], kinds: [protectionpolicies.coppice.dev]}
       - {verbs: [create, releasebrake]}
+  blocks: {may: [{verbs: [blockowner], kinds: [nodes], namespaces: [_]}]}
 `
 
 func TestRules(t *testing.T) {
@@ -104,6 +105,38 @@ func TestRules(t *testing.T) {
 
 // What NATS allows and what the table allows is the same, for every subject that names a kind and a namespace, apart from
 // namespaces that the file does not list.
+// A user may block the deletion of an owner that it may delete, or has the verb blockowner for.
+func TestMayBlock(t *testing.T) {
+	t.Parallel()
+	table := parse(t, example).Table()
+	for _, c := range []struct {
+		user, resource, namespace string
+		want                      bool
+	}{
+		{"shop", "deployments.apps", "shop", true},
+		{"shop", "deployments.apps", "prod", false},
+		{"shop", "deployments.apps", "", false},
+		{"shop", "secrets", "shop", false},
+		{"shop", "", "shop", false}, // a kind that is not registered
+		{"viewer1", "secrets", "shop", false},
+		{"app", "nodes", "", true},
+		{"app", "", "", true},
+		{"boss", "kinds.coppice.dev", "", true},
+		{"nodes", "nodes", "", false},
+		{"blocks", "nodes", "", true},
+		{"blocks", "nodes", "shop", false},
+	} {
+		rules, ok := table.Of(c.user, "default")
+		if !ok || rules.MayBlock(c.resource, c.namespace) != c.want {
+			t.Errorf("%s may block %q in %q: want %t", c.user, c.resource, c.namespace, c.want)
+		}
+	}
+	var all *access.Rules
+	if !all.MayBlock("nodes", "") || !all.MayBlock("", "") {
+		t.Error("an actor without rules may not block")
+	}
+}
+
 func TestNATSAndTableAgree(t *testing.T) {
 	t.Parallel()
 	f := parse(t, example)

@@ -205,6 +205,17 @@ func (r *Rules) MayAll(verb string) bool {
 	return r == nil || r.verbs[verb] != nil && r.verbs[verb].all.all
 }
 
+// MayBlock reports whether a reference with blockOwnerDeletion is allowed to objects of a resource in a namespace, because the user
+// may delete them, or block their deletion. "" is a kind that is not registered, of which it is not known whether it will have namespaces.
+func (r *Rules) MayBlock(resource, namespace string) bool {
+	for _, verb := range []string{bus.VerbDelete, BlockOwner} {
+		if resource == "" && r.MayAll(verb) || resource != "" && r.May(verb, resource, namespace) {
+			return true
+		}
+	}
+	return false
+}
+
 // MayAnything reports whether any verb is allowed.
 func (r *Rules) MayAnything() bool { return r == nil || len(r.verbs) > 0 }
 

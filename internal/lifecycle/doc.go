@@ -19,6 +19,7 @@
 //	json.go      JSON that is refused or corrected
 //	create.go update.go patch.go apply.go import.go importcheck.go    A1, A2
 //	ownercheck.go owners that do not keep the object that is written
+//	blocking.go  owners whose deletion the actor may not block        B11
 //	initializers.go  objects that are hidden until they are complete  A8
 //	delete.go    DELETE: policy, finalizers, deletionTimestamp        A4, A5
 //	grace.go     grace periods, and which objects need an agent       A4, A7

@@ -13,11 +13,20 @@ import (
 )
 
 // decided decides a command, prints what came of it and applies it. With
-// "dry-run" it is not applied, with "reply" the object of the reply is printed.
+// "dry-run" it is not applied, with "reply" the object of the reply is printed. With may-block=(RESOURCE:NAMESPACE, all)
+// its actor may block the deletion of these owners only.
 func (s *script) decided(a *args, decide func() (*lifecycle.Outcome, *lifecycle.Error)) string {
 	reply, dryRun := a.flag("reply"), a.flag("dry-run")
 	before := s.realm.Clone()
+	limited, mayBlock := a.has("may-block"), a.list("may-block")
 	out, err := decide()
+	if limited && err == nil {
+		ctx := s.realm.Context()
+		ctx.Actor = "ana"
+		err = lifecycle.CheckBlocking(ctx, out, func(k *lifecycle.Kind, namespace string) bool {
+			return slices.Contains(mayBlock, "all") || k != nil && slices.Contains(mayBlock, k.Resource()+":"+namespace)
+		})
+	}
 	if err != nil {
 		return refusal(err)
 	}

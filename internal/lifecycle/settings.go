@@ -42,6 +42,8 @@ type Settings struct {
 	Brake BrakePolicy
 	// Shared are the namespaces whose objects can be used from other namespaces (B3.10).
 	Shared Namespaces
+	// BlockOwnerDeletion says who may set blockOwnerDeletion (B11).
+	BlockOwnerDeletion BlockOwnerDeletion
 }
 
 // Namespaces is a set of namespaces: their names, sorted, with a space between them; AnyNamespace for
@@ -79,12 +81,23 @@ const (
 	CollectCycles UnreachableCycles = "collect"
 )
 
+// BlockOwnerDeletion says who may set blockOwnerDeletion of an owner reference.
+type BlockOwnerDeletion string
+
+// Who may set blockOwnerDeletion.
+const (
+	// BlockedByAnyone: who may write the object.
+	BlockedByAnyone BlockOwnerDeletion = "anyone"
+	// BlockedIfPermitted: who may, in addition, delete the owner's kind, or block its deletion.
+	BlockedIfPermitted BlockOwnerDeletion = "permitted"
+)
+
 // DefaultSettings are the settings of a realm without an object of kind Realm.
 func DefaultSettings() Settings {
 	return Settings{
 		OwnerGrace: 10 * time.Minute, SessionIdle: 10 * time.Minute,
 		Propagation: Honour, UnreachableCycles: ReportCycles, PodDrainTimeout: 10 * time.Minute,
-		LogRetention: DefaultLogRetention,
+		LogRetention: DefaultLogRetention, BlockOwnerDeletion: BlockedByAnyone,
 	}
 }
 
@@ -92,23 +105,29 @@ func DefaultSettings() Settings {
 // have keep their defaults. Durations are strings such as "90s" or "10m"; for a retention see
 // ParseRetention.
 type SettingsSpec struct {
-	OwnerGrace           string            `json:"ownerGrace,omitempty"`
-	ImportIdle           string            `json:"importIdle,omitempty"`
-	ProcessorPropagation Propagation       `json:"processorPropagation,omitempty"`
-	UnreachableCycles    UnreachableCycles `json:"unreachableCycles,omitempty"`
-	PodDrainTimeout      string            `json:"podDrainTimeout,omitempty"`
-	LogRetention         string            `json:"logRetention,omitempty"`
-	ArchiveRetention     string            `json:"archiveRetention,omitempty"`
-	Brake                *api.Brake        `json:"brake,omitempty"`
-	SharedNamespaces     []string          `json:"sharedNamespaces,omitempty"`
+	OwnerGrace           string             `json:"ownerGrace,omitempty"`
+	ImportIdle           string             `json:"importIdle,omitempty"`
+	ProcessorPropagation Propagation        `json:"processorPropagation,omitempty"`
+	UnreachableCycles    UnreachableCycles  `json:"unreachableCycles,omitempty"`
+	PodDrainTimeout      string             `json:"podDrainTimeout,omitempty"`
+	LogRetention         string             `json:"logRetention,omitempty"`
+	ArchiveRetention     string             `json:"archiveRetention,omitempty"`
+	Brake                *api.Brake         `json:"brake,omitempty"`
+	SharedNamespaces     []string           `json:"sharedNamespaces,omitempty"`
+	BlockOwnerDeletion   BlockOwnerDeletion `json:"blockOwnerDeletion,omitempty"`
 }
 
-// HasSharedNamespaces reports whether the body of an object with the realm settings has the member
-// sharedNamespaces, which programs that read only version 1 of the log format refuse.
-func HasSharedNamespaces(body *coppicev1.Body) bool {
+// Members of the realm settings that programs refuse which read only earlier versions of the log format.
+const (
+	SettingSharedNamespaces   = "sharedNamespaces"
+	SettingBlockOwnerDeletion = "blockOwnerDeletion"
+)
+
+// HasSetting reports whether the body of an object with the realm settings has a member, whatever its value.
+func HasSetting(body *coppicev1.Body, name string) bool {
 	var spec map[string]json.RawMessage
 	err := json.Unmarshal(body.GetSpec(), &spec)
-	_, has := spec["sharedNamespaces"]
+	_, has := spec[name]
 	return err == nil && has
 }
 
@@ -163,6 +182,13 @@ func parseSettings(raw []byte) (Settings, []Cause) {
 		o.UnreachableCycles = spec.UnreachableCycles
 	default:
 		causes = append(causes, notSupported("spec.unreachableCycles", string(spec.UnreachableCycles), string(ReportCycles), string(CollectCycles)))
+	}
+	switch spec.BlockOwnerDeletion {
+	case "":
+	case BlockedByAnyone, BlockedIfPermitted:
+		o.BlockOwnerDeletion = spec.BlockOwnerDeletion
+	default:
+		causes = append(causes, notSupported("spec.blockOwnerDeletion", string(spec.BlockOwnerDeletion), string(BlockedByAnyone), string(BlockedIfPermitted)))
 	}
 	brake, more := parseBrake("spec.brake", spec.Brake)
 	o.Brake = brake

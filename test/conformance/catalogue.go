@@ -133,6 +133,7 @@ func ids() []string {
 	many("B8.%d", 3)
 	many("B9.%d", 4)
 	many("B10.%d", 6)
+	many("B11.%d", 4)
 	many("C%03d", 101)
 	many("X%02d", 16)
 	many("S%d", 15)

@@ -20,7 +20,7 @@ func TestNewerCommitInSegment(t *testing.T) {
 	file, to := filepath.Join(dir, "newer.segment"), filepath.Join(dir, "state")
 	must.Succeed(t, os.WriteFile(file, segmenttest.WithNewerCommit(t, read(t, "testdata/1/uses", logFile)), 0o600))
 	_, err := recording.Fold(t.Context(), file, to, func(uint64, uint64) {})
-	if err == nil || !strings.Contains(err.Error(), "has version 4 of the log format, and this program reads versions up to 3: replace it by the version of Coppice that has written the commit") {
+	if err == nil || !strings.Contains(err.Error(), "has version 5 of the log format, and this program reads versions up to 4: replace it by the version of Coppice that has written the commit") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {

@@ -48,7 +48,9 @@ const (
 	BaseFormat   = 1
 	FormatNotice = 2 // notices of expiry policies, and sharedNamespaces in the realm settings
 	FormatSince  = 3 // RealmChanged.since
-	Format       = FormatSince
+	// FormatBlockOwnerDeletion: blockOwnerDeletion in the realm settings.
+	FormatBlockOwnerDeletion = 4
+	Format                   = FormatBlockOwnerDeletion
 )
 
 // NewerError is returned for a commit whose format is newer than this program. Waiting does

@@ -133,6 +133,7 @@ func (r *Realm) drawSettings(t *rapid.T) Command {
 		UnreachableCycles:    rapid.SampledFrom([]lifecycle.UnreachableCycles{"", lifecycle.ReportCycles, lifecycle.CollectCycles}).Draw(t, "cycles"),
 		ArchiveRetention:     rapid.SampledFrom([]string{"", "10GiB,365d", "all"}).Draw(t, "archive retention"),
 		LogRetention:         rapid.SampledFrom([]string{"", "1MiB", "10GiB,30d", "all"}).Draw(t, "log retention"),
+		BlockOwnerDeletion:   rapid.SampledFrom([]lifecycle.BlockOwnerDeletion{"", lifecycle.BlockedByAnyone, lifecycle.BlockedIfPermitted}).Draw(t, "block owner deletion"),
 		SharedNamespaces:     rapid.SampledFrom([][]string{nil, {"*"}, {"*"}, namespaces[:1]}).Draw(t, "shared namespaces"),
 	}
 	if string(spec.JSON()) == "{}" {

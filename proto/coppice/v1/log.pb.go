@@ -174,7 +174,7 @@ type Commit struct {
 	Mac []byte `protobuf:"bytes,15,opt,name=mac,proto3" json:"mac,omitempty"`
 	// The key of the following commits. Set in the first commit of the realm and when the key changes.
 	NewKey *NewKey `protobuf:"bytes,16,opt,name=new_key,json=newKey,proto3" json:"new_key,omitempty"`
-	// The version of the log format: 3 if the commit has RealmChanged.since, 2 if it has an ExpiryNotice or writes sharedNamespaces into the realm settings, 1 otherwise. It is in the header, before first_revision, and these
+	// The version of the log format: 4 if the commit writes blockOwnerDeletion into the realm settings, 3 if it has RealmChanged.since, 2 if it has an ExpiryNotice or writes sharedNamespaces into the realm settings, 1 otherwise. It is in the header, before first_revision, and these
 	// fields keep their numbers and meanings in every version: realm_id, id, epoch, sequence,
 	// key, position, mac. A reader stops before a commit whose version it does not know.
 	Format        uint32 `protobuf:"varint,17,opt,name=format,proto3" json:"format,omitempty"`

@@ -140,8 +140,8 @@ func (b *Builder) Add(e *lifecycle.Event, n *lifecycle.Node, resource string, bo
 	switch e.Type {
 	case lifecycle.ObjectCreated, lifecycle.ObjectUpdated:
 		b.flush()
-		if lifecycle.IsSettings(e.Object.Node) && lifecycle.HasSharedNamespaces(e.Object.Body) {
-			b.needs(commitcodec.FormatNotice)
+		if lifecycle.IsSettings(e.Object.Node) {
+			b.needsSettings(e.Object.Body)
 		}
 		field := protowire.Number(eventCreated)
 		if e.Type == lifecycle.ObjectUpdated {
@@ -172,6 +172,16 @@ func (b *Builder) Session(id string, closed bool) {
 	b.b = wire.AppendBytes(b.b, sessionID, id)
 	b.b = wire.AppendVarint(b.b, sessionClosed, protowire.EncodeBool(closed))
 	b.close(event, content)
+}
+
+// needsSettings raises the version of the log format to the first one that has the members of the realm settings.
+func (b *Builder) needsSettings(body *coppicev1.Body) {
+	if lifecycle.HasSetting(body, lifecycle.SettingSharedNamespaces) {
+		b.needs(commitcodec.FormatNotice)
+	}
+	if lifecycle.HasSetting(body, lifecycle.SettingBlockOwnerDeletion) {
+		b.needs(commitcodec.FormatBlockOwnerDeletion)
+	}
 }
 
 // needs raises the version of the log format to the first one that has what is added.

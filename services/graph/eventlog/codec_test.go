@@ -94,6 +94,9 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		if slices.ContainsFunc(want, func(s string) bool { return strings.Contains(s, "sharedNamespaces") }) {
 			h.Format = commitcodec.FormatNotice
 		}
+		if slices.ContainsFunc(want, func(s string) bool { return strings.Contains(s, `\"blockOwnerDeletion\":`) }) {
+			h.Format = commitcodec.FormatBlockOwnerDeletion
+		}
 		mark := b.Mark()
 		revision := b.Revision()
 		play(t, realm, b)

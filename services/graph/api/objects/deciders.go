@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/plan"
@@ -58,6 +59,31 @@ func withStrictOwners(strict bool, by decider) decider {
 		c := *ctx
 		c.StrictOwners = true
 		return by(&c, at, i)
+	}
+}
+
+// checkBlocking returns a decider that refuses references with blockOwnerDeletion which the rules of the actor do not
+// allow, if the realm settings demand permission (B11). All commands on objects pass it.
+func checkBlocking(rules *access.Rules, by decider) decider {
+	if rules == nil {
+		return by
+	}
+	may := func(kind *lifecycle.Kind, namespace string) bool {
+		resource := ""
+		if kind != nil {
+			resource = kind.Resource()
+		}
+		return rules.MayBlock(resource, namespace)
+	}
+	return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		out, err := by(ctx, at, i)
+		if err == nil {
+			err = lifecycle.CheckBlocking(ctx, out, may)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return out, nil
 	}
 }
 

@@ -69,8 +69,11 @@ func (s *Writer) submit(q *serve.Request, at bus.API, work writer.Work, note str
 		return err
 	}
 	callers := 1
-	if o, ok := work.(*command.Objects); ok && o.ReturnObjects { // of many callers, one object each
-		callers = o.Count
+	if o, ok := work.(*command.Objects); ok {
+		o.Decide = checkBlocking(q.Rules, o.Decide)
+		if o.ReturnObjects { // of many callers, one object each
+			callers = o.Count
+		}
 	}
 	s.Commands.Submit(&writer.Request{
 		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Expires: q.Expires, Work: work, Done: s.answer(q.Replier, q.Rules), Span: q.Span,
