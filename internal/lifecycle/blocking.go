@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 )
 
-// An object with a reference that has blockOwnerDeletion holds up a foreground deletion of the owner. If the realm
+// An object with a reference that has blockOwnerDeletion delays a foreground deletion of the owner. If the realm
 // settings say so, an actor needs permission to write such a reference (B11), as with Kubernetes' admission plugin
 // OwnerReferencesPermissionEnforcement.
 
