@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -20,6 +21,12 @@ func TestManifests(t *testing.T) {
 		switch b.lang {
 		case "yaml":
 			n++
+			if _, fields, _ := strings.Cut(b.text, "\n"); strings.HasPrefix(fields, "version: 1\n") { // a users file
+				if _, err := access.Parse("users.yaml", []byte(b.text)); err != nil {
+					t.Errorf("%s: %v", b, err)
+				}
+				continue
+			}
 			text := b.text
 			if !strings.Contains("\n"+text, "\nkind: ") {
 				text = "apiVersion: v1\nkind: ConfigMap\n" + text

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/must"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // exception is a group of commands that no test runs. Their names, flags and files are
@@ -83,7 +84,7 @@ func play(t *testing.T, list []shown) {
 	t.Helper()
 	s := &shell{player: &player{ctx: testkit.Context(t), dir: t.TempDir()}}
 	t.Cleanup(func() { s.end(t) })
-	served := !slices.ContainsFunc(list, func(c shown) bool { return c.text == "coppice up &" })
+	served := !slices.ContainsFunc(list, func(c shown) bool { return strings.HasPrefix(c.text, "coppice up ") && strings.HasSuffix(c.text, " &") })
 	if served {
 		s.player = start(t, "", false)
 	}
@@ -92,6 +93,12 @@ func play(t *testing.T, list []shown) {
 		err = os.Symlink(examples, filepath.Join(s.dir, "examples"))
 	}
 	must.Succeed(t, err)
+	blocks, _, _ := pages(t)
+	for _, b := range blocks {
+		if name := named.FindStringSubmatch(b.text); name != nil && b.file == list[0].file && b.lang == "yaml" {
+			s.write(t, name[1], b.text)
+		}
+	}
 	if served {
 		if s.run(t, "coppice import -f examples/shop"); s.err != nil {
 			t.Fatalf("%v: %s", s.err, s.output())
@@ -119,7 +126,7 @@ func play(t *testing.T, list []shown) {
 		}
 		want = append(want, normal(c.output)...)
 		s.run(t, c.text)
-		refused := len(c.output) > 0 && strings.HasPrefix(c.output[0], "coppice: ")
+		refused := len(c.output) > 0 && (strings.HasPrefix(c.output[0], "coppice: ") || c.output[0] == "no")
 		if refused != (s.err != nil) {
 			t.Fatalf("%s: %v\n%s", c, s.err, s.output())
 		}
@@ -142,6 +149,9 @@ func play(t *testing.T, list []shown) {
 		}
 	}
 }
+
+// named matches a block that begins with the name of its file in a comment.
+var named = regexp.MustCompile(`^# (\S+\.yaml)\n`)
 
 // progress matches what a command that waits prints about a state that has lasted.
 var progress = regexp.MustCompile(`^removed \d+/\d+(; waiting: .*)?$`)
@@ -270,7 +280,8 @@ func (s *shell) run(t *testing.T, text string) {
 	if text == "go run ." {
 		text = "finalizer" // the program that docs/finalizers.md shows prints the same
 	}
-	if text == "coppice up" {
+	if text == "coppice up" || strings.HasPrefix(text, "coppice up --auth ") {
+		s.auth = s.auth || text != "coppice up"
 		text += " --port -1"
 	} else if s.url == "" {
 		s.url = serverURL.FindString(s.output())
@@ -278,6 +289,12 @@ func (s *shell) run(t *testing.T, text string) {
 	c := exec.Command("sh", "-c", "exec "+text)
 	c.Dir = s.dir
 	c.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "NATS_URL=" + s.url, "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_ACTOR=ana", "COPPICE_HTTP=127.0.0.1:0"}
+	if s.auth { // the context names the server and the actor
+		c.Env = slices.DeleteFunc(c.Env, func(v string) bool {
+			return strings.HasPrefix(v, "NATS_URL=") || strings.HasPrefix(v, "COPPICE_ACTOR=")
+		})
+		c.Env = append(c.Env, "XDG_CONFIG_HOME="+filepath.Join(s.dir, "coppice-data", allinone.UsersDir))
+	}
 	c.Stdout, c.Stderr = s, s
 	if waits {
 		must.Succeed(t, c.Start())
