@@ -140,6 +140,11 @@ spec:
         - name: secret
           mountPath: /etc/coppice/secret
           readOnly: true
+        {{- if .values.usersFile.configMap }}
+        - name: users
+          mountPath: /etc/coppice/users
+          readOnly: true
+        {{- end }}
         {{- end }}
         {{- if ne $auth.method "none" }}
         - name: nats
@@ -171,6 +176,14 @@ spec:
         items:
           - key: {{ $.Values.installationSecret.key }}
             path: coppice.secret
+    {{- with .values.usersFile.configMap }}
+    - name: users
+      configMap:
+        name: {{ . | quote }}
+        items:
+          - key: {{ $.Values.graph.usersFile.key }}
+            path: users.yaml
+    {{- end }}
     {{- end }}
     {{- if ne $auth.method "none" }}
     - name: nats
