@@ -265,6 +265,14 @@ coppice_graph_log_damaged_messages{realm="default"} 2
 	second := serve(fakeService("graph", "realm default: catching up with the log", ill))
 	needs(t, examined(t, args("--service", first, "--service", second)...), "service of graph at "+second+": it is not ready: realm default: catching up", "clock of graph at "+second+": its clock differs by -7.0 s",
 		"disk of graph at "+second+": 5% of the disk", "lag of default: graph at "+second+" is 11000 events behind", "log of default: 2 messages of the log")
+	users := func(digest, stale string) string {
+		return serve(fakeService("graph", "", healthy+"coppice_graph_users_file_info{digest=\""+digest+"\"} 1\ncoppice_graph_users_file_stale "+stale+"\n"))
+	}
+	same, other := users("aa11", "0"), users("bb22", "1")
+	list = examined(t, args("--service", same, "--service", users("aa11", "0"))...)
+	has(t, list, "users", "ok")
+	needs(t, examined(t, args("--service", same, "--service", other)...), "users of users file: graph services have different users files: aa11, bb22", "users of graph at "+other+": its users file cannot be read")
+	needs(t, examined(t, args("--service", same, "--service", first)...), "users of users file: graph at "+first+" has no users file")
 	needs(t, examined(t, args("--service", monitor("hello"), "--service", "127.0.0.1:1")...), "the program that listens there is not a service of Coppice", "no program listens there")
 	needs(t, examined(t, args("--service", first, "--monitor", monitor(`{"server_name":"a","version":"2.11.9","jetstream":{"config":{}}}`), "--monitor", monitor(`{"server_name":"b","version":"2.15.2"}`), "--monitor", monitor("hello"))...),
 		"version of a: nats-server 2.11.9 is older than 2.12", "sync of a: the server acknowledges messages before they are on disk", "sync of b: the server has no JetStream", "invalid character")

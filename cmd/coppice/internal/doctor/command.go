@@ -24,6 +24,8 @@ type examination struct {
 	monitors []*url.URL
 	// streamsUnknown: the user may not ask for streams.
 	streamsUnknown bool
+	// usersFiles are the digests of users files by graph service; "" for none.
+	usersFiles map[string]string
 }
 
 // Flags of the command.

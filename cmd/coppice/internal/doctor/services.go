@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -29,6 +32,7 @@ func (x *examination) examineServices(ctx context.Context, defaults []*url.URL) 
 		named = defaults
 	}
 	found := map[string]bool{}
+	x.usersFiles = map[string]string{}
 	applied := map[string]map[string]float64{} // the revision by realm and service
 	for _, u := range named {
 		limited, cancel := x.limited(ctx)
@@ -59,6 +63,24 @@ func (x *examination) examineServices(ctx context.Context, defaults []*url.URL) 
 		x.notExamined("scanner", "", "name the address of its --http with --service", "whether a scanner runs: it finds work that no message announced, and deletes what has expired")
 	}
 	x.examineLag(applied)
+	x.examineUsersFiles()
+}
+
+// examineUsersFiles compares the users files of graph services.
+func (x *examination) examineUsersFiles() {
+	byDigest := map[string][]string{}
+	for service, digest := range x.usersFiles {
+		byDigest[digest] = append(byDigest[digest], service)
+	}
+	none := slices.Sorted(slices.Values(byDigest[""]))
+	switch {
+	case len(byDigest) > 1 && len(none) > 0:
+		x.attention("users", "users file", "start each graph service with the same --users-file", "%s has no users file, and refuses the users of the file that others have", strings.Join(none, ", "))
+	case len(byDigest) > 1:
+		x.attention("users", "users file", "copy the same users file to each graph service", "graph services have different users files: %s", strings.Join(slices.Sorted(maps.Keys(byDigest)), ", "))
+	case len(byDigest) == 1 && len(none) == 0:
+		x.ok("users", "users file", "all graph services that were examined have the same users file")
+	}
 }
 
 // metric returns the values of a metric by the value of a label.
@@ -101,6 +123,15 @@ func (x *examination) examineMetrics(ctx context.Context, u *url.URL, subject st
 		if n > 0 {
 			x.attention("log", realm, "see docs/runbooks/CoppiceLogDamaged.md; replace no NATS server before", "%.0f messages of the log are missing or cannot be read", n)
 		}
+	}
+	if families["coppice_graph_revision"] != nil { // a graph service
+		x.usersFiles[subject] = ""
+		for digest := range metric(families, "coppice_graph_users_file_info", "digest", nil) {
+			x.usersFiles[subject] = digest
+		}
+	}
+	if metric(families, "coppice_graph_users_file_stale", "", nil)[""] > 0 {
+		x.attention("users", subject, "run coppice nats-config check with the file, and repair it", "its users file cannot be read or is wrong; what users may do is as before")
 	}
 	isApplied := func(m *dto.Metric) bool { return labelOf(m, "state") == "applied" }
 	for realm, revision := range metric(families, "coppice_graph_revision", "realm", isApplied) {
