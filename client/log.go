@@ -124,6 +124,9 @@ func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool
 			r.to = r.last // later commits are not read
 		}
 		r.l.c.lacks(bus.VerbReadLog, &b)
+		if b.GetLeftOut() > 0 && (r.of.Complete || r.of.Undecoded) {
+			return false, r.partial()
+		}
 		for _, e := range b.GetEntries() {
 			r.next = e.GetSequence() + 1
 			c, err := LogCommit{Sequence: e.GetSequence(), Skipped: e.GetUnreadable(), Stored: e.GetStored()}, error(nil)
@@ -131,8 +134,8 @@ func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool
 				c.Stored, c.Partial = nil, true
 			}
 			switch {
-			case c.Partial && r.of.Undecoded:
-				err = &Error{Reason: ErrForbidden, Message: fmt.Sprintf("actor %s may read a part of the log only: read it as a user whose rules have get and past for all kinds and namespaces", r.l.c.actor)}
+			case c.Partial && (r.of.Undecoded || r.of.Complete):
+				err = r.partial()
 			case c.Skipped == "":
 				r.read++
 				if !r.of.Undecoded {
@@ -153,6 +156,12 @@ func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool
 		r.done = r.to != 0 && r.next > r.to || r.of.Limit > 0 && r.read >= r.of.Limit || r.to == 0 && !r.of.Follow
 		return b.GetEnd() || r.done, nil
 	}, r.of.OnError)
+}
+
+// partial is the error for a log of which the actor may read a part.
+func (r *logReader) partial() error {
+	return &Error{Reason: ErrForbidden, Message: fmt.Sprintf(
+		"actor %s may read a part of the log only: read it as a user whose rules have get and past for all kinds and namespaces", r.l.c.actor)}
 }
 
 // errGapInLog is a lost batch: the client asks for the rest again.

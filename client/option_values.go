@@ -320,6 +320,13 @@ type ParkAfter int
 // ApplyToWorker sets o.ParkAfter.
 func (v ParkAfter) ApplyToWorker(o *WorkerOptions) { o.ParkAfter = int(v) }
 
+// Complete has LogClient.Read fail with ErrForbidden where the users file does not let the actor read all of the log: with an option that
+// selects commits this is not known. Undecoded does the same.
+type Complete bool
+
+// ApplyToLog sets o.Complete.
+func (v Complete) ApplyToLog(o *LogOptions) { o.Complete = bool(v) }
+
 // OnError is called with each error after which the call tries again: when Watch, LogClient.Read or
 // FollowWarnings is interrupted, when a function of RunFinalizer, RunAgent or RunExpiry fails, and when
 // RunLeader cannot reach a graph service or has lost its lease. RunFinalizer, RunAgent and RunExpiry also

@@ -193,11 +193,12 @@ type LogOptions struct {
 	Namespace    string
 	Skipped      bool
 	Undecoded    bool
+	Complete     bool
 	OnError      func(error)
 }
 
 // LogOption is an option of LogClient.Read: FromSequence, FromRevision, ToSequence,
-// Follow, Limit, ForUIDs, ForName, ForNamespace, IncludeSkipped, Undecoded or OnError.
+// Follow, Limit, ForUIDs, ForName, ForNamespace, IncludeSkipped, Undecoded, Complete or OnError.
 type LogOption interface{ ApplyToLog(o *LogOptions) }
 
 // FollowWarningsOptions are the options of FollowWarnings.

@@ -211,6 +211,11 @@ func TestRefusals(t *testing.T) {
 		"version: 1\nnamespaces: ['*']\nusers: {a: {roles: [viewer]}}":                 "is not the name of a namespace",
 		"version: 1\nusers: {a: {roles: [viewer], password: {variable: 'a b'}}}":       "is not the name of a variable",
 		"version: 1\nusers: {a: {roles: [viewer], agents: ['*']}}":                     "agents[0]",
+		"version: 1\nusers: {a: {roles: [reader], namespaces: []}}":                    "line 2: namespaces: it is empty",
+		"version: 1\nusers: {a: {roles: [reader], namespaces: ~}}":                     "line 2: namespaces: it is empty",
+		"version: 1\nusers: {a: {roles: [reader], kinds: null}}":                       "line 2: kinds: it is empty",
+		"version: 1\nusers: {a: &x {roles: [reader]}, b: *x}":                          "no anchors",
+		"version: 1\nusers: {a: {<<: {roles: [operator]}}}":                            "no anchors",
 		"version: 1\nusers: {a: {roles: [agent]}}":                                     "needs agents",
 		"version: 1\nusers: {a: {roles: [viewer], notices: ['x y']}}":                  "notices[0]",
 	} {

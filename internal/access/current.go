@@ -1,6 +1,7 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -42,13 +43,21 @@ const FollowInterval = 5 * time.Second
 // Follow reads the file again at each tick until ctx ends, and replaces the table if the file says something else. While the
 // file cannot be read or is wrong, the table stays as it was, and an error is logged once.
 func (c *Current) Follow(ctx context.Context, name string, tick <-chan time.Time, log *slog.Logger) {
+	var last []byte // what the file contained when it was right
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
 		}
-		f, err := ReadFile(name)
+		data, err := os.ReadFile(name)
+		if err == nil && last != nil && bytes.Equal(data, last) && !c.stale.Load() {
+			continue
+		}
+		var f *File
+		if err == nil {
+			f, err = Parse(name, data)
+		}
 		switch {
 		case err != nil:
 			if !c.stale.Swap(true) {
@@ -58,6 +67,7 @@ func (c *Current) Follow(ctx context.Context, name string, tick <-chan time.Time
 		case c.stale.Swap(false):
 			log.Info("the users file can be read again", "file", name)
 		}
+		last = data
 		if t := f.Table(); t.Digest() != c.Table().Digest() {
 			log.Info("the users file has changed", "file", name, "users", len(f.Users), "digest", t.Digest())
 			c.Set(t)

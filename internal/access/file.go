@@ -92,6 +92,13 @@ func Parse(name string, data []byte) (*File, error) {
 	if len(data) > MaxFileBytes {
 		return nil, fmt.Errorf("%s: it has %d bytes, and a users file at most %d", name, len(data), MaxFileBytes)
 	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := checkDocument(&doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	var f File
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
@@ -108,6 +115,28 @@ func Parse(name string, data []byte) (*File, error) {
 	}
 	return &f, nil
 }
+
+// checkDocument refuses what is easily misread: anchors, and lists without elements, which could mean nothing or everything.
+func checkDocument(n *yaml.Node) error {
+	if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Tag == "!!merge" {
+		return fmt.Errorf("line %d: a users file has no anchors, aliases or merge keys: write the rules out, or name a role", n.Line)
+	}
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 1 {
+			empty := c.Kind == yaml.SequenceNode && len(c.Content) == 0 || c.Tag == "!!null"
+			if key := n.Content[i-1].Value; empty && slices.Contains(listFields, key) {
+				return fmt.Errorf("line %d: %s: it is empty; leave it out for what the user has, or write [%q] for all", n.Content[i-1].Line, key, All)
+			}
+		}
+		if err := checkDocument(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listFields are the fields of which an empty list would not say what it means.
+var listFields = []string{"kinds", "namespaces", "realms", "roles", "may", "finalizers", "agents", "notices"}
 
 // check returns all that is wrong.
 func (f *File) check() error {
@@ -209,7 +238,9 @@ func (f *File) checkUser(u *User) (all []error) {
 			add(where, fmt.Errorf("the role %s needs agents: the kinds of which the user's programs are agents", name))
 		}
 	}
-	add("", f.checkScope(u.Kinds, u.Namespaces, u.Realms))
+	if err := f.checkScope(u.Kinds, u.Namespaces, u.Realms); err != nil {
+		all = append(all, err)
+	}
 	for i := range u.May {
 		add(fmt.Sprintf("may[%d]", i), f.checkRule(&u.May[i]))
 	}

@@ -30,7 +30,7 @@ func (f *File) Table() *Table {
 		rules, _ := f.rules(u) // checked by Parse
 		of := &user{realms: map[string]*Rules{}}
 		compile := func(realm string) *Rules {
-			r := &Rules{verbs: map[string]*scope{}, user: u}
+			r := &Rules{verbs: map[string]*scope{}, user: u, runs: len(u.Realms) == 0 || slices.Contains(u.Realms, All) || slices.Contains(u.Realms, realm)}
 			for _, rule := range rules {
 				if slices.Contains(rule.Realms, realm) || slices.Contains(rule.Realms, All) || realm == bus.SystemRealm {
 					r.add(&rule)
@@ -86,7 +86,11 @@ func (t *Table) Of(actor, realm string) (rules *Rules, ok bool) {
 type Rules struct {
 	user  *User
 	verbs map[string]*scope
+	runs  bool // the finalizers, agents and notices of the user are for this realm, too
 }
+
+// None are rules that allow nothing.
+func None() *Rules { return &Rules{user: &User{}} }
 
 // scope is where a verb is allowed.
 type scope struct {
@@ -241,17 +245,17 @@ func (r *Rules) MaySomewhere(verb, resource string) bool {
 
 // Runs reports whether the user's programs run a finalizer, and AnswersNotices whether expiry policies call them by a name.
 func (r *Rules) Runs(finalizer string) bool {
-	return r == nil || slices.Contains(r.user.Finalizers, finalizer)
+	return r == nil || r.runs && slices.Contains(r.user.Finalizers, finalizer)
 }
 
 // AnswersNotices reports whether the user's programs answer the notices of expiry policies that call a name.
 func (r *Rules) AnswersNotices(name string) bool {
-	return r == nil || slices.Contains(r.user.Notices, name)
+	return r == nil || r.runs && slices.Contains(r.user.Notices, name)
 }
 
 // Ends reports whether the user's programs are agents of a kind.
 func (r *Rules) Ends(resource string) bool {
-	return r == nil || slices.Contains(r.user.Agents, resource)
+	return r == nil || r.runs && slices.Contains(r.user.Agents, resource)
 }
 
 // Allows reports whether the rules allow what the subject of a request says. namespaced says that

@@ -75,6 +75,9 @@ func (f *File) spoken(u *User) (list []Rule) {
 	for _, name := range u.Roles {
 		for _, r := range append(slices.Clone(builtinRoles[name]), f.Roles[name]...) {
 			r.Kinds, r.Namespaces, r.Realms = or(r.Kinds, u.Kinds), or(r.Namespaces, u.Namespaces), or(r.Realms, u.Realms)
+			if !slices.Contains(r.Kinds, All) || !slices.Contains(r.Namespaces, All) {
+				r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(v string) bool { return slices.Contains(aboutRealm, v) })
+			}
 			list = append(list, r)
 		}
 	}

@@ -93,3 +93,35 @@ func errBlocking(ctx *Context, n *Node, denied []string, count int) *Error {
 	return at.err(api.ErrForbidden, "%s: user %s may not set blockOwnerDeletion for %s: the realm setting blockOwnerDeletion is %q, and no rule of the users file "+
 		"has the verb delete or blockowner there; write blockOwnerDeletion: false, or have such a rule added", at, ctx.Actor, owners, BlockedIfPermitted)
 }
+
+// CheckUsesSeen refuses the outcome of a command if an object that it writes newly uses an object that the actor may not get: the
+// server would say whether that exists, and its deletion would wait for the user (B3). may says whether the actor may get
+// objects of a kind in a namespace; "" for objects without one, and nil for a kind that is not registered.
+func CheckUsesSeen(ctx *Context, out *Outcome, may func(kind *Kind, namespace string) bool) *Error {
+	for i := range out.Events {
+		e := &out.Events[i]
+		if e.Type != ObjectCreated && e.Type != ObjectUpdated || len(e.Object.Node.Uses) == 0 {
+			continue
+		}
+		before := map[Coordinates]bool{}
+		if was := ctx.Node(e.UID); was != nil {
+			for i := range was.Uses {
+				before[was.Use(&was.Uses[i])] = true
+			}
+		}
+		n := e.Object.Node
+		for i := range n.Uses {
+			at := n.Use(&n.Uses[i])
+			kind, namespace := ctx.Kinds().Of(at.Group, at.Kind), at.Namespace
+			if kind != nil && !kind.Namespaced() {
+				namespace = ""
+			}
+			if !before[at] && !may(kind, namespace) {
+				of := KeyOf(ctx.View, n)
+				return of.err(api.ErrForbidden, "%s: user %s may not use %s %q: no rule of the users file lets it get such objects; "+
+					"leave the use out, or have a rule with the verb get added", of, ctx.Actor, ownerKind(at.Kind, at.Group), at.Name)
+			}
+		}
+	}
+	return nil
+}

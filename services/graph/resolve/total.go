@@ -9,8 +9,8 @@ import (
 )
 
 // Total counts objects and all their direct and indirect dependents, each once, up to most.
-// namespace restricts it as GraphOptions.Namespace does. ok is false if ctx ended first.
-func Total(ctx context.Context, snap *state.Snapshot, uids []uid.UID, namespace string, most int) (total int, ok bool) {
+// namespace and sees restrict it as GraphOptions.Namespace and GraphOptions.Sees do. ok is false if ctx ended first.
+func Total(ctx context.Context, snap *state.Snapshot, uids []uid.UID, namespace string, sees func(*lifecycle.Kind, *lifecycle.Node) bool, most int) (total int, ok bool) {
 	seen := map[uid.UID]bool{}
 	var queue []uid.UID
 	add := func(u uid.UID) {
@@ -29,7 +29,7 @@ func Total(ctx context.Context, snap *state.Snapshot, uids []uid.UID, namespace 
 		u := queue[0]
 		queue = queue[1:]
 		n := snap.Node(u)
-		if n == nil || namespace != "" && n.Namespace != namespace {
+		if n == nil || namespace != "" && n.Namespace != namespace || sees != nil && !sees(snap.Kinds().OfNode(n), n) {
 			continue
 		}
 		total++

@@ -44,14 +44,14 @@ func TestTotal(t *testing.T) {
 		{middle, "other", 1000, 0},
 		{root, "", 100, 100},
 	} {
-		got, ok := resolve.Total(t.Context(), snap, []uid.UID{c.of}, c.namespace, c.most)
+		got, ok := resolve.Total(t.Context(), snap, []uid.UID{c.of}, c.namespace, nil, c.most)
 		if got != c.want || !ok {
 			t.Errorf("%s in %q, at most %d: %d, %t; want %d", c.of, c.namespace, c.most, got, ok, c.want)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, ok := resolve.Total(ended, snap, []uid.UID{root}, "", 1000); ok {
+	if _, ok := resolve.Total(ended, snap, []uid.UID{root}, "", nil, 1000); ok {
 		t.Error("it went on after the context had ended")
 	}
 }

@@ -22,6 +22,8 @@ type Target struct {
 	Resource  string
 	Namespace string // empty: all
 	Labels    selector.Selector
+	// May reports whether the actor may watch objects of the resource in a namespace now; nil for all.
+	May func(namespace string) bool
 	// Uninitialized: also objects that are not initialized.
 	Uninitialized bool
 	// From is the revision after which changes are sent. If it is zero, the current objects
@@ -186,7 +188,7 @@ func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *pla
 		if fail = ctx.Err(); fail != nil {
 			return false
 		}
-		if !w.t.sees(n) {
+		if !w.t.sees(n) || !w.t.may(n) {
 			return true
 		}
 		o := lifecycle.Object{Node: n, Body: snap.Body(n)}
@@ -235,6 +237,9 @@ func (w *session) sendChanges(changes []record, revision uint64) error {
 }
 
 // sees reports whether the watch includes an object, by its initialization (A8).
+// may reports whether the actor may watch an object.
+func (t *Target) may(n *lifecycle.Node) bool { return t.May == nil || t.May(n.Namespace) }
+
 func (t *Target) sees(n *lifecycle.Node) bool { return t.Uninitialized || !n.Uninitialized() }
 
 // event returns the event of a change for this watch, nil if it has none. An object that
@@ -245,7 +250,7 @@ func (w *session) event(c *record) *coppicev1.WatchEvent {
 	if n == nil {
 		n = c.before
 	}
-	if w.t.Namespace != "" && n.Namespace != w.t.Namespace {
+	if w.t.Namespace != "" && n.Namespace != w.t.Namespace || !w.t.may(n) {
 		return nil
 	}
 	was := c.before != nil && w.t.sees(c.before) && w.t.Labels.Matches(c.beforeBody.GetLabels())

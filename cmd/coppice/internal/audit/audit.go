@@ -197,7 +197,7 @@ var errEnd = errors.New("the period has ended")
 
 // write writes lines from a position on.
 func (r *run) write(ctx context.Context, from uint64) error {
-	of := client.LogOptions{FromSequence: from, Follow: r.follow, Skipped: true}
+	of := client.LogOptions{FromSequence: from, Follow: r.follow, Skipped: true, Complete: true}
 	if !r.follow {
 		if of.ToSequence = r.h.Last; from > of.ToSequence {
 			return nil

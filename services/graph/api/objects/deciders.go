@@ -63,7 +63,7 @@ func withStrictOwners(strict bool, by decider) decider {
 }
 
 // checkBlocking returns a decider that refuses references with blockOwnerDeletion which the rules of the actor do not
-// allow, if the realm settings demand permission (B11). All commands on objects pass it.
+// allow, if the realm settings demand permission (B11), and uses of objects that the actor may not get. All commands on objects pass it.
 func checkBlocking(rules *access.Rules, by decider) decider {
 	if rules == nil {
 		return by
@@ -75,10 +75,16 @@ func checkBlocking(rules *access.Rules, by decider) decider {
 		}
 		return rules.MayBlock(resource, namespace)
 	}
+	gets := func(kind *lifecycle.Kind, namespace string) bool {
+		return kind != nil && rules.Sees(kind.Resource(), namespace) || rules.SeesAll()
+	}
 	return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 		out, err := by(ctx, at, i)
 		if err == nil {
 			err = lifecycle.CheckBlocking(ctx, out, may)
+		}
+		if err == nil {
+			err = lifecycle.CheckUsesSeen(ctx, out, gets)
 		}
 		if err != nil {
 			return nil, err

@@ -30,13 +30,27 @@ func (s *Replica) ListFinalizers(q *serve.Request, at bus.API) *lifecycle.Error 
 	if err := q.Read(&r); err != nil {
 		return err
 	}
+	sees := seesOf(q)
+	if sees != nil && r.GetContinue() != "" {
+		token, err := s.c.Grants.open(r.GetContinue())
+		if err != nil {
+			return err
+		}
+		r.Continue = token
+	}
 	page, err := newFinalizerPage(&r)
 	if err != nil {
 		return err
 	}
 	s.AtLeast(s.Pages, q, 0, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-		page.sees = seesOf(q)
-		return page.read(snap), nil
+		page.sees = sees
+		reply := page.read(snap)
+		if sees == nil || reply.GetContinue() == "" {
+			return reply, nil
+		}
+		var err *lifecycle.Error
+		reply.Continue, err = s.c.Grants.seal(reply.GetContinue()) // it names an object
+		return reply, err
 	})
 	return nil
 }

@@ -90,7 +90,7 @@ func (s *Writer) pastRead(q *serve.Request, at bus.API, r *coppicev1.ReadPastReq
 	case *coppicev1.ReadPastRequest_List:
 		page, err := pageOf(q, at, of.List)
 		read.answer = func(_ context.Context, p *past.State, reply *coppicev1.ReadPastReply) *lifecycle.Error {
-			m, err := listReply(&page, p.Snapshot, at, of.List.GetIncludeApplied())
+			m, err := listReply(q, &page, p.Snapshot, at, of.List.GetIncludeApplied())
 			reply.Read = &coppicev1.ReadPastReply_List{List: m}
 			return err
 		}

@@ -32,6 +32,9 @@ func objectsOf(snap *state.Snapshot, q *serve.Request, at bus.API, r *coppicev1.
 	if kind == nil {
 		return nil, lifecycle.ErrUnknownKind(serve.Resource(at))
 	}
+	if err := q.Allows(at, kind); err != nil {
+		return nil, err
+	}
 	reply := &coppicev1.ObjectsReply{Revision: snap.Revision()}
 	size := 0
 	for i, name := range r.GetNames() {
@@ -84,7 +87,7 @@ func (s *Writer) List(q *serve.Request, at bus.API) *lifecycle.Error {
 		if snap.Revision() < r.GetMinRevision() {
 			return nil, lifecycle.ErrBadRequest("min_revision: %d is in the future; the realm is at revision %d", r.GetMinRevision(), snap.Revision())
 		}
-		reply, err := listReply(&p, snap, at, r.GetIncludeApplied())
+		reply, err := listReply(q, &p, snap, at, r.GetIncludeApplied())
 		return reply, err
 	})
 	return nil
@@ -115,9 +118,12 @@ func pageOf(q *serve.Request, at bus.API, r *coppicev1.ListRequest) (p serve.Pag
 }
 
 // listReply returns the reply to a list; if applied is set, with the records of the last apply.
-func listReply(p *serve.Page, snap *state.Snapshot, at bus.API, applied bool) (*coppicev1.ListReply, *lifecycle.Error) {
+func listReply(q *serve.Request, p *serve.Page, snap *state.Snapshot, at bus.API, applied bool) (*coppicev1.ListReply, *lifecycle.Error) {
 	if p.Kind = snap.Kinds().Resource(serve.Resource(at)); p.Kind == nil {
 		return nil, lifecycle.ErrUnknownKind(serve.Resource(at))
+	}
+	if err := q.Allows(at, p.Kind); err != nil {
+		return nil, err
 	}
 	reply := &coppicev1.ListReply{Revision: snap.Revision()}
 	if next := p.Each(snap, func(o lifecycle.Object) { reply.Objects = append(reply.Objects, withApplied(o, applied)) }); next != (state.NameCursor{}) {

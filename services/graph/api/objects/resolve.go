@@ -88,7 +88,7 @@ func resolved(
 		Sees: seesOf(q),
 	})
 	if r.GetCountTotal() {
-		total, ok := resolve.Total(ctx, snap, uids, at.Namespace, maxTotal)
+		total, ok := resolve.Total(ctx, snap, uids, at.Namespace, seesOf(q), maxTotal)
 		if !ok {
 			return nil, s.ErrOverloaded(ctx, nil)
 		}

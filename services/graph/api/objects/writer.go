@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -94,7 +95,8 @@ func (s *Writer) answer(q serve.Replier, rules *access.Rules) func(proto.Message
 	return func(m proto.Message, err *lifecycle.Error) {
 		r, ok := m.(*coppicev1.ObjectsReply)
 		if ok && !sees {
-			hideValues(r, kinds, rules)
+			r = hideValues(r, kinds, rules)
+			m = r
 		}
 		if ok && err == nil && addsFinalizers(q.Verb) && s.warnUnanswered(r, func(r *coppicev1.ObjectsReply) { q.Answer(r, nil) }) {
 			return
@@ -106,9 +108,11 @@ func (s *Writer) answer(q serve.Replier, rules *access.Rules) func(proto.Message
 	}
 }
 
-// hideValues removes the values of objects that rules do not let the actor get. What identifies the objects stays.
-func hideValues(r *coppicev1.ObjectsReply, kinds *lifecycle.Kinds, rules *access.Rules) {
-	for _, result := range r.GetResults() {
+// hideValues returns a reply without the values of objects that rules do not let the actor get. What identifies the objects
+// stays. The reply itself stays as it is: it may be the answer to a repeated request, too.
+func hideValues(r *coppicev1.ObjectsReply, kinds *lifecycle.Kinds, rules *access.Rules) *coppicev1.ObjectsReply {
+	hidden := &coppicev1.ObjectsReply{Revision: r.GetRevision(), Grant: r.GetGrant(), Results: slices.Clone(r.GetResults())}
+	for i, result := range hidden.GetResults() {
 		o := result.GetObject()
 		if o == nil {
 			continue
@@ -117,11 +121,14 @@ func hideValues(r *coppicev1.ObjectsReply, kinds *lifecycle.Kinds, rules *access
 		if k := kinds.Of(lifecycle.GroupOf(o.GetApiVersion()), o.GetKind()); k != nil && rules.Sees(k.Resource(), m.GetNamespace()) {
 			continue
 		}
-		result.Object = &coppicev1.Object{ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: &coppicev1.ObjectMeta{
-			Name: m.GetName(), Namespace: m.GetNamespace(), Uid: m.GetUid(), ResourceVersion: m.GetResourceVersion(), Generation: m.GetGeneration(),
-			CreationTimestamp: m.GetCreationTimestamp(), DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.GetFinalizers(),
+		hidden.Results[i] = &coppicev1.Result{Code: result.GetCode(), Error: result.GetError(), Warnings: result.GetWarnings(), Object: &coppicev1.Object{
+			ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: &coppicev1.ObjectMeta{
+				Name: m.GetName(), Namespace: m.GetNamespace(), Uid: m.GetUid(), ResourceVersion: m.GetResourceVersion(), Generation: m.GetGeneration(),
+				CreationTimestamp: m.GetCreationTimestamp(), DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.GetFinalizers(),
+			},
 		}}
 	}
+	return hidden
 }
 
 // read replies from a snapshot, and verifies that this process was still the writer after

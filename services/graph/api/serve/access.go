@@ -3,6 +3,8 @@ package serve
 import (
 	"fmt"
 
+	"github.com/coppice-gc/coppice/internal/access"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client/api"
@@ -22,6 +24,13 @@ func (s *Server) permit(q *Request) *lifecycle.Error {
 		return lifecycle.ErrBadRequest("%v", err)
 	}
 	rules, named := table.Of(at.Actor, at.Realm)
+	q.rulesNow = func() *access.Rules {
+		now, still := s.Access.Table().Of(at.Actor, at.Realm)
+		if named && !still {
+			return access.None() // the user was taken away
+		}
+		return now
+	}
 	if !named {
 		return nil
 	}
@@ -36,6 +45,23 @@ func (s *Server) permit(q *Request) *lifecycle.Error {
 	}
 	q.Rules = rules
 	return nil
+}
+
+// RulesNow returns what the users file allows the actor now: a reply that lasts must not go on with what was allowed when it began.
+func (q *Request) RulesNow() *access.Rules {
+	if q.rulesNow == nil {
+		return q.Rules
+	}
+	return q.rulesNow()
+}
+
+// Allows checks a request about a kind again, in the state that is read: a kind can have been registered again with another scope
+// than when the request was admitted, or have had another one in the past.
+func (q *Request) Allows(at bus.API, kind *lifecycle.Kind) *lifecycle.Error {
+	if q.Rules.Allows(at, kind.Namespaced()) {
+		return nil
+	}
+	return notAllowed(at, kind.Namespaced())
 }
 
 // notAllowed returns the error for a request that the users file does not allow.

@@ -31,6 +31,8 @@ type Request struct {
 	Received, Expires time.Time
 	// Rules are what the users file allows the actor; nil if it does not name the actor, and for internal operations.
 	Rules *access.Rules
+
+	rulesNow func() *access.Rules // nil for internal operations
 }
 
 // Replier is what is needed of a request to reply to it. It does not refer to the body, so

@@ -25,8 +25,18 @@ func (r *logReading) partial(e *coppicev1.LogEntry, commit []byte) *coppicev1.Lo
 	}
 	p := partialCommit{of: &c, rules: r.rules, kinds: r.s.State.Kinds()}
 	seen := p.commit()
-	r.leftOut += p.leftOut
+	if len(r.mention)+len(r.also) == 0 { // what a filter selects of the rest must not be known
+		r.leftOut += p.leftOut
+	}
 	if seen == nil {
+		return nil
+	}
+	data, err := proto.Marshal(seen)
+	if err != nil {
+		e.Unreadable = err.Error()
+		return e
+	}
+	if !r.matches(data) {
 		return nil
 	}
 	e.Commit = seen

@@ -52,7 +52,7 @@ func (s *Server) ReadLog(q *serve.Request, at bus.API) *lifecycle.Error {
 	if err := serve.RealmWide(at); err != nil {
 		return err
 	}
-	r := &logReading{s: s, rules: q.Rules}
+	r := &logReading{s: s, now: q.RulesNow}
 	if err := q.Read(&r.ReadLogRequest); err != nil {
 		return err
 	}
@@ -74,8 +74,9 @@ type logReading struct {
 	coppicev1.ReadLogRequest
 	s   *Server
 	out *sender
-	// rules restrict what the reply has; nil for no restriction.
+	// rules restrict what the reply has; nil for no restriction. now returns those that count now, which each chunk has.
 	rules *access.Rules
+	now   func() *access.Rules
 
 	mention [][]byte // a commit has to mention one of these,
 	also    [][]byte // and all of these
@@ -281,6 +282,7 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	defer leave()
+	r.rules = r.now()
 	pending, err := r.s.c.Log.Read(ctx, r.next, logChunk, maxStreamed, func(m eventlog.Message) error { return r.visit(ctx, m) })
 	if len(r.entries) > 0 { // also after an error: next is after them
 		if err := r.flush(false); err != nil {
@@ -350,13 +352,16 @@ func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev
 	commit, err := m.Open(new([]byte))
 	if err != nil {
 		e.Unreadable = err.Error()
+		if r.rules != nil {
+			e.Stored, e.Partial = nil, true
+		}
 		return e, nil //nolint:nilerr // the entry has it
+	}
+	if r.rules != nil && !readsAll(r.rules) {
+		return r.partial(e, commit), nil // before the filter, which would say what the rest of the commit contains
 	}
 	if !r.matches(commit) {
 		return nil, nil
-	}
-	if r.rules != nil && !readsAll(r.rules) {
-		return r.partial(e, commit), nil
 	}
 	if r.out.q.JSON {
 		e.Stored, e.Commit = nil, &coppicev1.Commit{}

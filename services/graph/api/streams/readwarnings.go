@@ -24,7 +24,7 @@ const (
 
 // ReadWarnings replies with the stored warnings and, if asked, with later ones.
 func (s *Server) ReadWarnings(q *serve.Request, at bus.API) *lifecycle.Error {
-	r := &warningReading{s: s, rules: q.Rules}
+	r := &warningReading{s: s, now: q.RulesNow}
 	if err := q.Read(&r.ReadWarningsRequest); err != nil {
 		return err
 	}
@@ -56,6 +56,7 @@ type warningReading struct {
 	out    *sender
 	filter string
 	rules  *access.Rules // nil for no restriction
+	now    func() *access.Rules
 
 	next     uint64
 	warnings []*coppicev1.Warning
@@ -99,6 +100,15 @@ func (r *warningReading) serve(ctx context.Context, out *sender) error {
 	}
 }
 
+// namesOthers reports whether the text of a warning names objects that it is not about.
+func namesOthers(reason string) bool {
+	switch reason {
+	case lifecycle.WarnStuck, lifecycle.WarnUnpublished, lifecycle.WarnExpiry, lifecycle.WarnPodDrain, lifecycle.WarnUnresolvable, lifecycle.WarnBraked:
+		return false
+	}
+	return true
+}
+
 // beat sends a batch without warnings if none was sent for a while.
 func (r *warningReading) beat() error {
 	if time.Since(r.out.sent) < r.s.c.Heartbeat {
@@ -114,6 +124,7 @@ func (r *warningReading) chunk(ctx context.Context) (pending uint64, err error) 
 		return 0, err
 	}
 	defer leave()
+	r.rules = r.now()
 	read := bus.DirectRead{Stream: bus.WarningStream(r.s.Realm), From: r.next, Filter: r.filter, Batch: warningChunk, MaxBytes: maxStreamed}
 	pending, err = bus.ReadDirect(ctx, r.s.c.JS.Conn(), read, r.visit)
 	if len(r.warnings) > 0 {
@@ -128,6 +139,9 @@ func (r *warningReading) visit(m bus.DirectMessage) error {
 	case r.rules != nil && (!ok || !r.rules.Sees(lifecycle.ResourceName(of.Group, of.Plural), of.Namespace)):
 		r.leftOut++
 	case manifest.UnmarshalMessage(m.Data, &w) == nil: // messages that are no warnings are left out
+		if !r.rules.SeesAll() && namesOthers(w.GetReason()) {
+			w.Message = "the text of this warning names other objects: a user who may get all objects can read it"
+		}
 		if r.size+len(m.Data) > r.out.room() && len(r.warnings) > 0 {
 			if err := r.flush(false); err != nil {
 				return err

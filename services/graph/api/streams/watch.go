@@ -90,6 +90,9 @@ func (s *Server) watchPage(q *serve.Request, at bus.API, r *coppicev1.WatchReque
 		if kind == nil {
 			return nil, lifecycle.ErrUnknownKind(serve.Resource(at))
 		}
+		if err := q.Allows(at, kind); err != nil {
+			return nil, err
+		}
 		p := serve.Page{
 			Kind: kind, Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(), After: after,
 			MaxBytes: batchBytes(q), MaxLooks: 1 << 18,
@@ -141,6 +144,7 @@ func (s *Server) serveWatch(q *serve.Request, at bus.API, r *coppicev1.WatchRequ
 	defer release()
 	err = s.c.Watch(limited, watch.Target{
 		Actor: at.Actor, Resource: serve.Resource(at), Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(),
+		May:  func(namespace string) bool { return q.RulesNow().May(bus.VerbWatch, serve.Resource(at), namespace) },
 		From: r.GetFromRevision(), ChangesOnly: r.GetChangesOnly(), MinRevision: r.GetMinRevision(),
 		Heartbeat: s.c.Heartbeat, MaxBytes: batchBytes(q), Send: send,
 	})
