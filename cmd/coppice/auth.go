@@ -37,7 +37,7 @@ func authCommand(a *cli.App) *cobra.Command {
 		Use:   "can-i VERB [KIND]",
 		Short: "Say whether a user may do something",
 		Long: `Say whether a user may send requests with a verb about a kind. It prints yes or no, and the
-exit code is 0 or 1. Without -n the question is about all namespaces, and for a kind without
+exit code is 0 or 1; it is 2 if there is no answer. Without -n the question is about all namespaces, and for a kind without
 namespaces about its objects.
 
 Without --users-file it asks the NATS server and the graph service, with the present user: it sends the request,
@@ -45,7 +45,8 @@ marked as a question, which changes nothing. With --users-file it looks into tha
 and --as names the user.
 
 VERB is a verb of the object API, such as get, list, watch, create, patch or delete, or read, write or past, which
-stand for several; verbs about the realm, such as verify, need no KIND.`,
+stand for several; verbs about the realm, such as verify, need no KIND. KIND is the plural with its group, such as
+deployments.apps; short names are not known here, and whether there is such a kind is not checked.`,
 		Example: `  coppice auth can-i delete deployments.apps -n shop
   coppice auth can-i get secrets -n prod --as shop --users-file users.yaml`,
 		Args: cobra.RangeArgs(1, 2),
@@ -73,7 +74,7 @@ stand for several; verbs about the realm, such as verify, need no KIND.`,
 				}
 				return &cli.ExitError{Code: 1}
 			}
-			return cli.WithCommand(c, err)
+			return &cli.ExitError{Code: 2, Err: cli.WithCommand(c, err)}
 		},
 	}
 	a.ClientFlags(can)

@@ -68,13 +68,13 @@ func (f *jwtFlags) run(ctx context.Context, a *cli.App, roles []bus.Role) error 
 	}
 	var said strings.Builder
 	for _, name := range changes.Added {
-		fmt.Fprintf(&said, "%s: added; credentials in %s\n", name, natsjwt.CredsFile(f.dir, name))
+		fmt.Fprintf(&said, "%s: added; credentials in %s\n", name, natsjwt.CredsFile(f.dir, strings.TrimPrefix(name, bus.UsersAccount(""))))
 	}
 	for _, name := range changes.Removed {
 		fmt.Fprintf(&said, "%s: removed; the servers refuse the user once the accounts are pushed\n", name)
 	}
 	for _, name := range changes.Reissued {
-		fmt.Fprintf(&said, "%s: other permissions; its programs need the new credentials in %s\n", name, natsjwt.CredsFile(f.dir, name))
+		fmt.Fprintf(&said, "%s: other permissions; its programs need the new credentials in %s\n", name, natsjwt.CredsFile(f.dir, strings.TrimPrefix(name, bus.UsersAccount(""))))
 	}
 	fmt.Fprintf(&said, "%d files of %s have changed\n", len(changes.Files), f.dir)
 	if !f.push {

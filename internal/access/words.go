@@ -40,7 +40,7 @@ func (f *File) explain(b *strings.Builder, name string, u *User, table *Table) {
 	explains, past := false, false
 	said := map[string]bool{}
 	for _, r := range f.spoken(u) {
-		line := "  may " + strings.Join(r.Verbs, ", ") + " about " + f.where(&r)
+		line := "  may " + spokenVerbs(r.Verbs) + " about " + f.where(&r)
 		if !said[line] {
 			said[line] = true
 			b.WriteString(line + "\n")
@@ -56,13 +56,23 @@ func (f *File) explain(b *strings.Builder, name string, u *User, table *Table) {
 		b.WriteString("\n")
 	}
 	for _, fin := range u.Finalizers {
-		fmt.Fprintf(b, "  runs the finalizer %s: it receives its calls, with the objects, in every namespace, and removes it\n", fin)
+		fmt.Fprintf(b, "  runs the finalizer %s: it receives its calls, with the objects, secrets among them, in every namespace, and removes it\n", fin)
+	}
+	of := Rule{Kinds: or(u.Kinds, nil), Namespaces: or(u.Namespaces, nil), Realms: or(u.Realms, nil)}
+	if len(u.Finalizers) > 0 {
+		b.WriteString("  for this it may get about " + f.where(&of) + "\n")
 	}
 	for _, kind := range u.Agents {
 		fmt.Fprintf(b, "  runs the agent of %s: it receives its calls, with the objects, in every namespace\n", kind)
+		own := of
+		own.Kinds = []string{kind}
+		b.WriteString("  for this it may get, plan, delete about " + f.where(&own) + "\n")
 	}
 	for _, n := range u.Notices {
 		fmt.Fprintf(b, "  answers the notices of expiry policies that call %s\n", n)
+	}
+	if len(u.Notices) > 0 {
+		b.WriteString("  for this it may get, veto about " + f.where(&of) + "\n")
 	}
 	b.WriteString("  reads the configuration of the realm: kinds, settings, policies\n")
 	if no := cannot(table.users[name]); len(no) > 0 {
@@ -136,6 +146,14 @@ func (f *File) where(r *Rule) string {
 		s += ", in realm " + join(r.Realms)
 	}
 	return s
+}
+
+// spokenVerbs returns verbs as a sentence has them.
+func spokenVerbs(verbs []string) string {
+	if slices.Contains(verbs, All) {
+		return "do everything"
+	}
+	return strings.Join(verbs, ", ")
 }
 
 // writes reports whether any of the verbs changes something.

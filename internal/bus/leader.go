@@ -67,5 +67,5 @@ func readFromLeader(ctx context.Context, nc *nats.Conn, r LeaderRead) (m DirectM
 	case reply.Error != nil:
 		return m, reply.Error
 	}
-	return DirectMessage{Sequence: reply.Message.Seq, Subject: reply.Message.Subject, Data: reply.Message.Data}, nil
+	return DirectMessage{Sequence: reply.Message.Seq, Subject: reply.Message.Subject, Data: reply.Message.Data, Time: reply.Message.Time}, nil
 }
