@@ -123,8 +123,6 @@ func (k *kindSet) has(resource string) bool {
 	return k.groups[group] || k.all && (k.own || group != ownGroup)
 }
 
-func (k *kindSet) empty() bool { return !k.all && len(k.groups)+len(k.exact) == 0 }
-
 func (k *kindSet) add(patterns []string, own bool) {
 	for _, p := range patterns {
 		group, isGroup := strings.CutPrefix(p, "*.")

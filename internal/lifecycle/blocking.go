@@ -100,7 +100,7 @@ func errBlocking(ctx *Context, n *Node, denied []string, count int) *Error {
 func CheckUsesSeen(ctx *Context, out *Outcome, may func(kind *Kind, namespace string) bool) *Error {
 	for i := range out.Events {
 		e := &out.Events[i]
-		if e.Type != ObjectCreated && e.Type != ObjectUpdated || len(e.Object.Node.Uses) == 0 {
+		if e.Type != ObjectCreated && e.Type != ObjectUpdated || len(e.Object.Uses) == 0 {
 			continue
 		}
 		before := map[Coordinates]bool{}
@@ -112,9 +112,9 @@ func CheckUsesSeen(ctx *Context, out *Outcome, may func(kind *Kind, namespace st
 		n := e.Object.Node
 		for i := range n.Uses {
 			at := n.Use(&n.Uses[i])
-			kind, namespace := ctx.Kinds().Of(at.Group, at.Kind), at.Namespace
-			if kind != nil && !kind.Namespaced() {
-				namespace = ""
+			kind, namespace := ctx.Kinds().Of(at.Group, at.Kind), ""
+			if kind == nil || kind.Namespaced() {
+				namespace = at.Namespace
 			}
 			if !before[at] && !may(kind, namespace) {
 				of := KeyOf(ctx.View, n)

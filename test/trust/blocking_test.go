@@ -55,6 +55,7 @@ type blockedTest struct {
 }
 
 func startBlocked(t *testing.T) *blockedTest {
+	t.Helper()
 	f, err := access.Parse("users.yaml", []byte(blockers))
 	must.Succeed(t, err)
 	r := &blockedTest{realm: startWith(t, allinone.Config{Auth: true, Users: f})}

@@ -111,6 +111,7 @@ type owned struct {
 }
 
 func testUsersFile(t *testing.T, by layer, text string) {
+	t.Helper()
 	f, err := access.Parse("users.yaml", []byte(text))
 	must.Succeed(t, err)
 	t.Cleanup(func() {
@@ -167,6 +168,7 @@ func everyRequest(user string) bus.Role {
 
 // permissive returns a users file that allows the users of a file everything.
 func permissive(t *testing.T, f *access.File) *access.File {
+	t.Helper()
 	text := "version: 1\nusers:\n"
 	for name := range f.Users {
 		text += "  " + name + ": {roles: [operator]}\n"

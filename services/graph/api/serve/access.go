@@ -1,13 +1,10 @@
 package serve
 
 import (
-	"fmt"
-
 	"github.com/coppice-gc/coppice/internal/access"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
@@ -79,12 +76,6 @@ func notAllowed(at bus.API, namespaced bool) *lifecycle.Error {
 	err := forbidden("user %s may not %s in realm %s: no rule of the users file allows it; 'coppice nats-config check' says what the user may do", at.Actor, what, at.Realm)
 	err.Resource, err.Namespace = Resource(at), at.Namespace
 	return err
-}
-
-// NotSeen returns the error for a request that is about an object which the user may not see, with the same text whether the object
-// exists or not.
-func NotSeen(what string) *lifecycle.Error {
-	return &lifecycle.Error{Reason: api.ErrForbidden, Message: fmt.Sprintf("%s: no rule of the users file allows it", what)}
 }
 
 // asks reports whether a request asks only whether it is allowed, and answers it.

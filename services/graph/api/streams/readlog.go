@@ -355,7 +355,7 @@ func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev
 		if r.rules != nil {
 			e.Stored, e.Partial = nil, true
 		}
-		return e, nil //nolint:nilerr // the entry has it
+		return e, nil
 	}
 	if r.rules != nil && !readsAll(r.rules) {
 		return r.partial(e, commit), nil // before the filter, which would say what the rest of the commit contains
