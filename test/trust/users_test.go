@@ -3,6 +3,7 @@ package trust_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -37,15 +38,13 @@ const (
 	tokens    layer = "JWT"           // both, with accounts by JWT
 )
 
+var usersFiles = flag.Int("users", 5, "number of users files that TestUsersFiles draws")
+
 // Users of drawn users files can do what their rules allow, and nothing else: each verb on kinds and namespaces inside and outside of
 // the rules. A refused request changes nothing, and no reply reveals an object that the user may not get.
 func TestUsersFiles(t *testing.T) {
 	t.Parallel()
-	files := 5
-	if nightly.On() {
-		files = 200
-	}
-	for i := range files {
+	for i := range *usersFiles {
 		for _, by := range []layer{both, graphOnly, natsOnly, cluster, tokens} {
 			if by != both && i%5 != 0 {
 				continue // it is slower, or the rules are the same
