@@ -9,8 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// NATSRoles returns the roles of the users, whose permissions NATS enforces, ordered by name. With realms, they are
-// those of these realms only.
+// NATSRoles returns the roles of the users, whose permissions NATS enforces, ordered by name.
 func (f *File) NATSRoles() []bus.Role {
 	var list []bus.Role
 	for _, name := range slices.Sorted(maps.Keys(f.Users)) {

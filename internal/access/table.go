@@ -241,7 +241,7 @@ func (r *Rules) MaySomewhere(verb, resource string) bool {
 	return s.all.has(resource) || slices.ContainsFunc(s.prefixes, func(p prefixed) bool { return p.kinds.has(resource) })
 }
 
-// Runs reports whether the user's programs run a finalizer, and AnswersNotices whether expiry policies call them by a name.
+// Runs reports whether the user's programs run a finalizer.
 func (r *Rules) Runs(finalizer string) bool {
 	return r == nil || r.runs && slices.Contains(r.user.Finalizers, finalizer)
 }

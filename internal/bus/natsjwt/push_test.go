@@ -48,7 +48,7 @@ func (s *jwtServers) echo(nc *nats.Conn, subject string, received <-chan *nats.M
 }
 
 // answered waits until a request has reached the core account and its reply the client, or the server says that it
-// reaches nobody.
+// has no subscriber.
 func (s *jwtServers) answered(replies *nats.Subscription, received <-chan *nats.Msg) error {
 	s.Helper()
 	ctx := testkit.Context(s)

@@ -1,10 +1,9 @@
 package serve
 
 import (
-	"github.com/coppice-gc/coppice/internal/access"
-
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/internal/access"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
