@@ -17,10 +17,10 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/operate"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/read"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -255,5 +255,5 @@ func (d *demo) report(ctx context.Context, r demoRound) error {
 		return err
 	}
 	kept := slices.Sorted(maps.Keys(r.left))
-	return say(d.App, "%s; %s\n", d.Ink().Green("as it should be"), cmp.Or(console.Prefixed("left: ", strings.Join(kept, ", ")), "nothing is left"))
+	return say(d.App, "%s; %s\n", d.Ink().Green("as it should be"), cmp.Or(terminal.Prefixed("left: ", strings.Join(kept, ", ")), "nothing is left"))
 }

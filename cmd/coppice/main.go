@@ -10,7 +10,7 @@
 //	operate                             commands of operators
 //	lookup, plan                        what commands read about objects, and about deletions that are planned
 //	describe, explain, history, changes put it into words
-//	console, printing, tree             write it
+//	terminal, printing, tree            write it
 //	recorder                            writes recordings
 package main
 

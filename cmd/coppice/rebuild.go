@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -109,7 +109,7 @@ func rebuild(ctx context.Context, a *cli.App, f rebuildFlags) error {
 		return err
 	}
 	_, err = fmt.Fprintf(a.Stdout, "realm %s: replayed %s of %s in %s, to revision %d\n", f.realm,
-		console.Count(int(done.Events), "event"), console.Count(int(done.Commits), "commit"), a.Clock().Sub(start).Round(time.Millisecond), done.Revision)
+		terminal.Count(int(done.Events), "event"), terminal.Count(int(done.Commits), "commit"), a.Clock().Sub(start).Round(time.Millisecond), done.Revision)
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
@@ -133,12 +133,12 @@ func (o *opened) list(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	t := console.Table{W: o.Stdout}
+	t := terminal.Table{W: o.Stdout}
 	if err := t.Text("REALM ID", "KIND", "FIRST", "LAST", "SIZE", "NAME"); err != nil {
 		return err
 	}
 	for _, e := range entries {
-		row := []string{"-", "unknown", "-", "-", console.Bytes(e.Size), e.Name}
+		row := []string{"-", "unknown", "-", "-", terminal.Bytes(e.Size), e.Name}
 		if archive.IsBackup(e.Name) {
 			row[1] = "backup"
 		}
@@ -154,7 +154,7 @@ func (o *opened) list(ctx context.Context, url string) error {
 }
 
 // bar returns a progress bar for entries, on a terminal.
-func (o *opened) bar(label string, entries []archive.Entry) *console.Bar {
+func (o *opened) bar(label string, entries []archive.Entry) *terminal.Bar {
 	b := o.Bar(label, "")
 	for _, e := range entries {
 		b.Total += e.Size
@@ -185,12 +185,12 @@ func (o *opened) verify(ctx context.Context, url string) error {
 		case r.First > 0:
 			what = fmt.Sprintf("commits %d to %d, up to revision %d", r.First, r.Last.Sequence, r.Last.Revision)
 		}
-		entries := console.Count(r.Segments, "segment")
+		entries := terminal.Count(r.Segments, "segment")
 		if r.Snapshots > 0 {
-			entries += fmt.Sprintf(", %s (%d verified)", console.Count(r.Snapshots, "snapshot"), r.Verified)
+			entries += fmt.Sprintf(", %s (%d verified)", terminal.Count(r.Snapshots, "snapshot"), r.Verified)
 		}
 		if _, err := fmt.Fprintf(o.Stdout, "realm id %x: %s, %s, %s: %s\n", r.Realm,
-			entries, console.Bytes(r.Size), what, console.Count(len(r.Problems), "problem")); err != nil {
+			entries, terminal.Bytes(r.Size), what, terminal.Count(len(r.Problems), "problem")); err != nil {
 			return err
 		}
 		o.problems(r.Problems)
@@ -198,7 +198,7 @@ func (o *opened) verify(ctx context.Context, url string) error {
 	}
 	switch {
 	case len(problems) > 0:
-		return fmt.Errorf("archive %s: %s; %s", s, console.Count(len(problems), "problem"), remedies(problems,
+		return fmt.Errorf("archive %s: %s; %s", s, terminal.Count(len(problems), "problem"), remedies(problems,
 			"delete a damaged segment, and copy it from another archive with coppice archive copy; without a copy delete it while the log has its commits, and the graph service archives them again",
 			"delete a damaged snapshot together with its record, and copy both from another archive, or wait for a later verified snapshot before you delete them"))
 	case len(reports) == 0:
@@ -273,17 +273,17 @@ func (o *opened) copy(ctx context.Context, from, to string) error {
 	bar.Clear()
 	o.problems(done.Problems)
 	if err != nil {
-		return fmt.Errorf("%w; %s copied; repeat the command to continue, when both archives work", err, console.Count(done.Copied, "entry"))
+		return fmt.Errorf("%w; %s copied; repeat the command to continue, when both archives work", err, terminal.Count(done.Copied, "entry"))
 	}
 	others := ""
 	if done.Others > 0 {
-		others = fmt.Sprintf("; %s not copied, because no entry of a realm has such a name", console.Count(done.Others, "file"))
+		others = fmt.Sprintf("; %s not copied, because no entry of a realm has such a name", terminal.Count(done.Others, "file"))
 	}
-	if _, err := fmt.Fprintf(o.Stdout, "%s copied, %s; %d were there already%s\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present, others); err != nil {
+	if _, err := fmt.Fprintf(o.Stdout, "%s copied, %s; %d were there already%s\n", terminal.Count(done.Copied, "entry"), terminal.Bytes(done.Bytes), done.Present, others); err != nil {
 		return err
 	}
 	if n := len(done.Problems); n > 0 {
-		return fmt.Errorf("%s of archive %s not copied, so the copy is incomplete; %s", console.Count(n, "entry"), src,
+		return fmt.Errorf("%s of archive %s not copied, so the copy is incomplete; %s", terminal.Count(n, "entry"), src,
 			remedies(done.Problems, "replace a damaged segment there by one of another archive, and repeat the command",
 				"a damaged snapshot, or record of one, is not needed if a later one was copied"))
 	}

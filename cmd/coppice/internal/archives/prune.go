@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/snapshot"
@@ -92,7 +92,7 @@ func (o *opened) pruneRealm(ctx context.Context, store archive.Store, realm [16]
 	if dryRun {
 		done = "would be deleted"
 		for _, e := range p.Delete {
-			if _, err := fmt.Fprintf(o.Stdout, "%s: %s would be deleted\n", e.Name, console.Bytes(e.Size)); err != nil {
+			if _, err := fmt.Fprintf(o.Stdout, "%s: %s would be deleted\n", e.Name, terminal.Bytes(e.Size)); err != nil {
 				return err
 			}
 		}
@@ -106,11 +106,11 @@ func (o *opened) pruneRealm(ctx context.Context, store archive.Store, realm [16]
 		})
 		bar.Clear()
 		if err != nil {
-			return fmt.Errorf("%w; %s deleted, repeat the command to continue", err, console.Count(deleted, "entry"))
+			return fmt.Errorf("%w; %s deleted, repeat the command to continue", err, terminal.Count(deleted, "entry"))
 		}
 	}
-	_, err = fmt.Fprintf(o.Stdout, "realm id %x: %s %s, %s; %d kept, %s: %s\n", realm, console.Count(len(p.Delete), "entry"), done, console.Bytes(p.DeleteBytes),
-		p.Kept, console.Bytes(p.KeptBytes), keptBecause(p))
+	_, err = fmt.Fprintf(o.Stdout, "realm id %x: %s %s, %s; %d kept, %s: %s\n", realm, terminal.Count(len(p.Delete), "entry"), done, terminal.Bytes(p.DeleteBytes),
+		p.Kept, terminal.Bytes(p.KeptBytes), keptBecause(p))
 	return err
 }
 

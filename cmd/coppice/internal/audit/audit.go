@@ -12,8 +12,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 type flags struct {
@@ -282,9 +282,9 @@ func (r *run) report() error {
 		if r.gaps == 0 {
 			return nil
 		}
-		_, err := fmt.Fprintf(r.Stderr, "%s: lines of type gap\n", console.Count(r.gaps, "gap"))
+		_, err := fmt.Fprintf(r.Stderr, "%s: lines of type gap\n", terminal.Count(r.gaps, "gap"))
 		return err
 	}
-	_, err := fmt.Fprintf(r.Stdout, "%s: %s more, of which %d say that something is missing\n", r.flags.out, console.Count(r.lines, "line"), r.gaps)
+	_, err := fmt.Fprintf(r.Stdout, "%s: %s more, of which %d say that something is missing\n", r.flags.out, terminal.Count(r.lines, "line"), r.gaps)
 	return err
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -141,7 +141,7 @@ func runBackup(ctx context.Context, a *cli.App, place string, f backupFlags) err
 		return err
 	}
 	if n := len(t.done.Problems); n > 0 {
-		return fmt.Errorf("%s of the history not backed up; the realms can be restored from the backup; run coppice archive verify on the archive, which says what to do", console.Count(n, "entry"))
+		return fmt.Errorf("%s of the history not backed up; the realms can be restored from the backup; run coppice archive verify on the archive, which says what to do", terminal.Count(n, "entry"))
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (t *taking) write(dst archive.Store, b *archive.Backup) error {
 	for _, name := range r.Deleting {
 		fmt.Fprintf(&text, "realm %s is being deleted, and is not in the backup\n", name)
 	}
-	fmt.Fprintf(&text, "%s of %s in %s: %s copied, %s; %d were there already\n", r.Backup, console.Count(len(r.Realms), "realm"), dst, console.Count(r.Copied, "entry"), console.Bytes(r.Bytes), r.Present)
+	fmt.Fprintf(&text, "%s of %s in %s: %s copied, %s; %d were there already\n", r.Backup, terminal.Count(len(r.Realms), "realm"), dst, terminal.Count(r.Copied, "entry"), terminal.Bytes(r.Bytes), r.Present)
 	text.WriteString("the secret of the installation is not in the backup: keep a copy of its file in another place\n")
 	_, err := t.Stdout.Write([]byte(text.String()))
 	return err

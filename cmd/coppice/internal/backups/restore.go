@@ -14,8 +14,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -278,7 +278,7 @@ func (x *restoring) write() error {
 	}
 	fmt.Fprintf(&text, "%s of %s, made at %s\n", x.done.Backup, x.src, x.b.At.UTC().Format("2006-01-02 15:04:05 UTC"))
 	if !x.done.DryRun && paused > 0 {
-		fmt.Fprintf(&text, "%s paused; the graph services need the archive %s\nstart them, look at the realms, then run, for those that were not paused before:\n", console.Count(paused, "realm"), x.done.Archive)
+		fmt.Fprintf(&text, "%s paused; the graph services need the archive %s\nstart them, look at the realms, then run, for those that were not paused before:\n", terminal.Count(paused, "realm"), x.done.Archive)
 		for _, r := range x.done.Realms {
 			if !r.Paused && !slices.Contains(x.done.Before, r.Name) {
 				fmt.Fprintf(&text, "  coppice realm resume %s\n", r.Name)

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -89,7 +89,7 @@ func initializerChanges(was, is *coppicev1.Initializers) []string {
 		}
 	}
 	if r := is.GetResult(); r != nil && was.GetResult() == nil {
-		said = append(said, "initialization failed"+console.Prefixed(": ", r.GetMessage()))
+		said = append(said, "initialization failed"+terminal.Prefixed(": ", r.GetMessage()))
 	}
 	return said
 }

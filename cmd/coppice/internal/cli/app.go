@@ -18,7 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 )
@@ -140,7 +140,7 @@ func (a *App) Columns() int {
 }
 
 // Ink colours the output of commands.
-func (a *App) Ink() console.Ink { return console.NewInk(a.Terminal) }
+func (a *App) Ink() terminal.Ink { return terminal.NewInk(a.Terminal) }
 
 // IsTerminal reports whether a stream is a terminal.
 func IsTerminal(w io.Writer) bool {
@@ -149,8 +149,8 @@ func IsTerminal(w io.Writer) bool {
 }
 
 // Bar returns a progress bar of nouns, of bytes without a noun. It is shown if stderr is a terminal.
-func (a *App) Bar(label, noun string) *console.Bar {
-	b := &console.Bar{Label: label, Noun: noun, Now: a.Clock}
+func (a *App) Bar(label, noun string) *terminal.Bar {
+	b := &terminal.Bar{Label: label, Noun: noun, Now: a.Clock}
 	if IsTerminal(a.Stderr) {
 		b.W = a.Stderr
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // UsageError is a command that was called wrongly.
@@ -85,7 +85,7 @@ func (f *Failures) Err(done string, of int) error {
 	case of == 1:
 		return ErrReported
 	}
-	return fmt.Errorf("%d of %s not %s", f.Count, console.Count(of, "object"), done)
+	return fmt.Errorf("%d of %s not %s", f.Count, terminal.Count(of, "object"), done)
 }
 
 // Joined are the errors that errors.Join has joined.
@@ -127,17 +127,17 @@ func ErrorText(err error) string {
 	if !errors.As(err, &e) {
 		lines := strings.Split(err.Error(), "\n")
 		for i, line := range lines {
-			lines[i] = console.Printable(line)
+			lines[i] = terminal.Printable(line)
 		}
 		return strings.Join(lines, "\n")
 	}
-	text := strings.Replace(err.Error(), e.Message, console.Printable(e.Message), 1)
+	text := strings.Replace(err.Error(), e.Message, terminal.Printable(e.Message), 1)
 	if len(e.Causes) < 2 {
 		return text
 	}
 	list, lines := make([]string, len(e.Causes)), ""
 	for i, c := range e.Causes {
-		list[i] = console.Printable(c.String())
+		list[i] = terminal.Printable(c.String())
 		lines += "\n  " + list[i]
 	}
 	return strings.Replace(text, " ["+strings.Join(list, ", ")+"]", "", 1) + lines
@@ -146,6 +146,6 @@ func ErrorText(err error) string {
 // Warn prints warnings of a reply. They may repeat what a manifest has, which must not control the terminal.
 func (a *App) Warn(where fmt.Stringer, warnings []string) {
 	for _, w := range warnings {
-		_, _ = fmt.Fprintf(a.Stderr, "%s %s: %s\n", a.Ink().Yellow("warning:"), where, console.Printable(w))
+		_, _ = fmt.Fprintf(a.Stderr, "%s %s: %s\n", a.Ink().Yellow("warning:"), where, terminal.Printable(w))
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/api"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/selector"
@@ -124,11 +124,11 @@ func (s *Session) checkNamespaces(entries []manifestfile.Entry) error {
 		}
 		if ok && k.Namespaced() {
 			errs = append(errs, fmt.Errorf("%s: %s is in namespace %q, and --namespace names %q: name the namespace %q, or leave --namespace out; nothing was done",
-				e.At, console.Printable(Item{Entry: e, Kind: k}.Key()), namespace, s.GivenNamespace, namespace))
+				e.At, terminal.Printable(Item{Entry: e, Kind: k}.Key()), namespace, s.GivenNamespace, namespace))
 		}
 	}
 	if more := len(errs) - listedElsewhere; more > 0 {
-		errs = append(errs[:listedElsewhere], fmt.Errorf("and %s more in other namespaces than %q", console.Count(more, "object"), s.GivenNamespace))
+		errs = append(errs[:listedElsewhere], fmt.Errorf("and %s more in other namespaces than %q", terminal.Count(more, "object"), s.GivenNamespace))
 	}
 	return errors.Join(errs...)
 }
@@ -280,7 +280,7 @@ func (s *Session) PlaceNamed(e manifestfile.Entry, namespace string) (Item, erro
 	case e.Object.GetMetadata().GetName() == "":
 		err = fmt.Errorf("%s: metadata.name is missing: it cannot be said which object is meant", e.At)
 	case i.Kind.Namespaced() && i.Namespace == "":
-		err = fmt.Errorf("%s: %s names no namespace, and with -A it gets none: write metadata.namespace, or name the namespace with -n instead of -A", e.At, console.Printable(i.Key()))
+		err = fmt.Errorf("%s: %s names no namespace, and with -A it gets none: write metadata.namespace, or name the namespace with -n instead of -A", e.At, terminal.Printable(i.Key()))
 	default:
 		err = i.checkVersion()
 	}

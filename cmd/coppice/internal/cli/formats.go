@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
@@ -166,7 +166,7 @@ func (s *Session) Printer(ctx context.Context, f TableFlags, format OutputFormat
 	case formatJSONPath, formatJSONPathAsJSON, formatJSONPathFile, formatGoTemplate, formatGoTemplateFile:
 		return &printing.TemplatePrinter{W: s.Stdout, Template: format.template, List: list}
 	case formatColumns, formatColumnsFile:
-		return &printing.ColumnsPrinter{Table: console.Table{W: s.Stdout}, Columns: format.columns, Headers: !f.NoHeaders}
+		return &printing.ColumnsPrinter{Table: terminal.Table{W: s.Stdout}, Columns: format.columns, Headers: !f.NoHeaders}
 	}
 	consumers := s.Consumers()
 	return &printing.TablePrinter{
@@ -176,7 +176,7 @@ func (s *Session) Printer(ctx context.Context, f TableFlags, format OutputFormat
 			}
 			return name + consumers.Finalizer(ctx, name).Note()
 		},
-		Table: console.Table{W: s.Stdout}, Ink: s.Ink(), OwnerKey: s.OwnerKey, Wide: format.Name == FormatWide, Namespace: f.Namespaces, Qualified: qualified || f.ShowKind, Headers: !f.NoHeaders,
+		Table: terminal.Table{W: s.Stdout}, Ink: s.Ink(), OwnerKey: s.OwnerKey, Wide: format.Name == FormatWide, Namespace: f.Namespaces, Qualified: qualified || f.ShowKind, Headers: !f.NoHeaders,
 		Labels: f.ShowLabels, LabelColumns: f.LabelColumns, Now: s.Clock,
 	}
 }

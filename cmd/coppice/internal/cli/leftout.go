@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
@@ -43,9 +43,9 @@ func (l *leftOut) say(w io.Writer) {
 		case verb == bus.VerbListFinalizers:
 			_, _ = fmt.Fprintln(w, "not counted: objects that this user may not get")
 		case what == "":
-			_, _ = fmt.Fprintf(w, "not shown: %s that this user may not get\n", console.Count(int(n), "object"))
+			_, _ = fmt.Fprintf(w, "not shown: %s that this user may not get\n", terminal.Count(int(n), "object"))
 		default:
-			_, _ = fmt.Fprintf(w, "not shown: %s of objects that this user may not get\n", console.Count(int(n), what))
+			_, _ = fmt.Fprintf(w, "not shown: %s of objects that this user may not get\n", terminal.Count(int(n), what))
 		}
 	}
 	l.counts = nil

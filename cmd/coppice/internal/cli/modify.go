@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -113,7 +113,7 @@ func (s *Session) Modify(ctx context.Context, args []string, f ModifyFlags, done
 			if results != nil {
 				return PrintResult(results, t.Kind, is.Object)
 			}
-			_, err = fmt.Fprintf(s.Stdout, "%s %s%s\n", console.Printable(printing.Key(t.Kind, o.GetMetadata().GetName())), is.Word, mode.Suffix())
+			_, err = fmt.Fprintf(s.Stdout, "%s %s%s\n", terminal.Printable(printing.Key(t.Kind, o.GetMetadata().GetName())), is.Word, mode.Suffix())
 			return err
 		})
 		if err == nil {
@@ -145,4 +145,4 @@ type ObjectName struct {
 }
 
 // String implements fmt.Stringer.
-func (n ObjectName) String() string { return console.Printable(printing.Key(n.Kind, n.Name)) }
+func (n ObjectName) String() string { return terminal.Printable(printing.Key(n.Kind, n.Name)) }

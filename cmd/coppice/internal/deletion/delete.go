@@ -15,8 +15,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/planname"
 )
 
@@ -333,7 +333,7 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 	}
 	m := r.Object.GetMetadata()
 	d.done = append(d.done, m.GetUid())
-	key := console.Printable(printing.Key(v.kind, cmp.Or(m.GetName(), v.name)))
+	key := terminal.Printable(printing.Key(v.kind, cmp.Or(m.GetName(), v.name)))
 	switch {
 	case d.f.output == cli.FormatName:
 		_, err = fmt.Fprintln(d.Stdout, key)
@@ -343,7 +343,7 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 	}
 	what := "deleted"
 	if r.State == client.Pending {
-		what = "is being deleted" + console.Prefixed("; blocked by ", console.Short(m.GetFinalizers(), console.Listed))
+		what = "is being deleted" + terminal.Prefixed("; blocked by ", terminal.Short(m.GetFinalizers(), terminal.Listed))
 	}
 	_, err = fmt.Fprintf(d.Stdout, "%s %s%s\n", key, what, d.dry.Suffix())
 	return err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -94,7 +94,7 @@ func (r *removal) ended(ctx context.Context, timeout time.Duration) error {
 		are = "is"
 	}
 	return fmt.Errorf("%d of %d %s still there after %s%s%s",
-		len(r.remaining), r.total, are, timeout, console.Prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")), r.after())
+		len(r.remaining), r.total, are, timeout, terminal.Prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")), r.after())
 }
 
 // after ends the errors: what happens without this command.
@@ -157,7 +157,7 @@ func (r *removal) look(ctx context.Context) error {
 // prints a line only if two looks in a row agree, so that output has no states that
 // lasted for a moment.
 func (r *removal) say(done bool) error {
-	line := fmt.Sprintf("removed %d/%d%s", r.total-len(r.remaining), r.total, r.more) + console.Prefixed("; ", console.Printable(r.waiting))
+	line := fmt.Sprintf("removed %d/%d%s", r.total-len(r.remaining), r.total, r.more) + terminal.Prefixed("; ", terminal.Printable(r.waiting))
 	stable := line == r.before
 	r.before = line
 	if line == r.said || !done && !stable && !r.Terminal {
@@ -169,7 +169,7 @@ func (r *removal) say(done bool) error {
 		if done {
 			end = "\n"
 		}
-		_, err := fmt.Fprintf(r.Stdout, "\r%s\x1b[K%s", console.Fit(line, r.Columns()), end)
+		_, err := fmt.Fprintf(r.Stdout, "\r%s\x1b[K%s", terminal.Fit(line, r.Columns()), end)
 		return err
 	}
 	_, err := fmt.Fprintln(r.Stdout, line)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client/restore"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 )
 
@@ -108,9 +108,9 @@ func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f restor
 				_, _ = fmt.Fprintf(s.Stderr, "coppice: and %d more; --all shows them\n", len(p.Refusals)-i)
 				break
 			}
-			_, _ = fmt.Fprintf(s.Stderr, "coppice: %s\n", console.Printable(n.String()))
+			_, _ = fmt.Fprintf(s.Stderr, "coppice: %s\n", terminal.Printable(n.String()))
 		}
-		return fmt.Errorf("nothing is restored: %s", console.Count(len(p.Refusals), "refusal"))
+		return fmt.Errorf("nothing is restored: %s", terminal.Count(len(p.Refusals), "refusal"))
 	}
 	if f.dryRun {
 		for _, t := range tree.Restoration(p, f.all) {
@@ -123,7 +123,7 @@ func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f restor
 		}
 	}
 	for _, n := range p.Notes {
-		_, _ = fmt.Fprintf(s.Stderr, "%s %s\n", s.Ink().Yellow("note:"), console.Printable(n.String()))
+		_, _ = fmt.Fprintf(s.Stderr, "%s %s\n", s.Ink().Yellow("note:"), terminal.Printable(n.String()))
 	}
 	if f.dryRun {
 		_, err := fmt.Fprintf(s.Stdout, "%s (dry run)\n", restoredText(p))
@@ -146,12 +146,12 @@ func restoreObjects(ctx context.Context, s *cli.Session, uids []string, f restor
 
 // restoredText counts what a plan does.
 func restoredText(p *restore.Plan) string {
-	parts := []string{console.Count(len(p.Objects), "object") + " restored"}
+	parts := []string{terminal.Count(len(p.Objects), "object") + " restored"}
 	if n := len(p.Survivors); n > 0 {
-		parts = append(parts, fmt.Sprintf("references given back to %s", console.Count(n, "object")))
+		parts = append(parts, fmt.Sprintf("references given back to %s", terminal.Count(n, "object")))
 	}
 	if n := len(p.Notes); n > 0 {
-		parts = append(parts, console.Count(n, "note"))
+		parts = append(parts, terminal.Count(n, "note"))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // deleteUnreadable deletes an object whose body cannot be decoded.
@@ -35,6 +35,6 @@ func deleteUnreadable(ctx context.Context, s *cli.Session, args []string, f dele
 		return err
 	}
 	s.Warn(cli.ObjectName{Kind: k, Name: name}, reply.Warnings)
-	_, err = fmt.Fprintf(s.Stdout, "%s deleted%s\n", console.Printable(printing.Key(k, name)), mode.Suffix())
+	_, err = fmt.Fprintf(s.Stdout, "%s deleted%s\n", terminal.Printable(printing.Key(k, name)), mode.Suffix())
 	return err
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -22,7 +22,7 @@ type Describer struct {
 	Reader    *lookup.Reader
 	Consumers *lookup.Consumers
 	W         io.Writer
-	Ink       console.Ink
+	Ink       terminal.Ink
 	// EventTime is the maximum time for the events of an object; 0 leaves them out.
 	EventTime time.Duration
 }
@@ -31,14 +31,14 @@ type Describer struct {
 // the counts of its dependents. It fails only if its events cannot be written: information
 // that cannot be read is optional, or its field has the error.
 func (d *Describer) Describe(ctx context.Context, k client.Kind, o *coppicev1.Object, n *coppicev1.GraphNode) error {
-	x := &description{Describer: d, Fields: console.Fields{W: d.W}, kind: k, o: o, node: n}
+	x := &description{Describer: d, Fields: terminal.Fields{W: d.W}, kind: k, o: o, node: n}
 	return x.write(ctx)
 }
 
 // description is the description of one object.
 type description struct {
 	*Describer
-	console.Fields
+	terminal.Fields
 	kind client.Kind
 	o    *coppicev1.Object
 	node *coppicev1.GraphNode
@@ -64,7 +64,7 @@ func (d *description) write(ctx context.Context) error {
 	}
 	d.protection()
 	if at := m.GetExpiresAt(); at != nil {
-		d.Field("Expires", at.AsTime().Local().Format("2006-01-02 15:04:05")+console.Prefixed("; ", printing.Expiry(m, d.Reader.Now())))
+		d.Field("Expires", at.AsTime().Local().Format("2006-01-02 15:04:05")+terminal.Prefixed("; ", printing.Expiry(m, d.Reader.Now())))
 	}
 	if list := lookup.Notices(d.node, d.Reader.Now()); len(list) > 0 {
 		d.List("Notices", list)
@@ -73,7 +73,7 @@ func (d *description) write(ctx context.Context) error {
 	d.Section("Owners", d.owners())
 	dependents := "<none>"
 	if n := d.node.GetDependents(); n > 0 {
-		dependents = console.Count(int(n), "object")
+		dependents = terminal.Count(int(n), "object")
 	}
 	if n := d.node.GetBlockingDependents(); n > 0 {
 		dependents += fmt.Sprintf(" (%d blocking)", n)
@@ -102,7 +102,7 @@ func (d *description) write(ctx context.Context) error {
 }
 
 func (d *description) since(t time.Time) string {
-	return fmt.Sprintf("%s (%s ago)", t.Local().Format("2006-01-02 15:04:05"), console.Age(d.Reader.Now().Sub(t)))
+	return fmt.Sprintf("%s (%s ago)", t.Local().Format("2006-01-02 15:04:05"), terminal.Age(d.Reader.Now().Sub(t)))
 }
 
 func (d *description) status(ctx context.Context) string {
@@ -110,7 +110,7 @@ func (d *description) status(ctx context.Context) string {
 	if m.GetDeletionTimestamp() == nil {
 		return printing.StatusOf(d.o)
 	}
-	return "Terminating since " + d.since(d.began(ctx)) + console.Prefixed("; ", d.Consumers.BlockedBy(ctx, d.node))
+	return "Terminating since " + d.since(d.began(ctx)) + terminal.Prefixed("; ", d.Consumers.BlockedBy(ctx, d.node))
 }
 
 // began returns when the deletion began: the time of its event, if the log can be read and has it.
@@ -136,7 +136,7 @@ func (d *description) conditions() (rows [][]string) {
 	for _, c := range d.node.GetConditions() {
 		since := ""
 		if c.GetSince() != 0 {
-			since = "since " + console.Clock(time.UnixMicro(c.GetSince()), d.Reader.Now())
+			since = "since " + terminal.Clock(time.UnixMicro(c.GetSince()), d.Reader.Now())
 		}
 		rows = append(rows, []string{c.GetType(), c.GetStatus(), c.GetReason(), since})
 	}
@@ -166,7 +166,7 @@ func (d *description) initializers() {
 		d.List("Waits for", names)
 	}
 	if r := in.GetResult(); r != nil {
-		d.Field("Failed", "initialization"+console.Prefixed(": ", r.GetMessage()))
+		d.Field("Failed", "initialization"+terminal.Prefixed(": ", r.GetMessage()))
 	}
 }
 
@@ -198,7 +198,7 @@ func (d *description) finalizers(ctx context.Context) [][]string {
 	m := d.o.GetMetadata()
 	var rows [][]string
 	for i, f := range m.GetFinalizers() {
-		if i == console.Listed {
+		if i == terminal.Listed {
 			return append(rows, []string{fmt.Sprintf("and %d more", len(m.GetFinalizers())-i)})
 		}
 		text := lookup.BuiltInText(d.node, f)
@@ -222,7 +222,7 @@ func (d *description) warnings(ctx context.Context) [][]string {
 	}
 	var rows [][]string
 	for _, w := range found {
-		rows = append(rows, []string{w.Reason, console.Printable(w.Message), console.Age(d.Reader.Now().Sub(w.Time)) + " ago"})
+		rows = append(rows, []string{w.Reason, terminal.Printable(w.Message), terminal.Age(d.Reader.Now().Sub(w.Time)) + " ago"})
 	}
 	return rows
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // status is the result of a check.
@@ -89,9 +89,9 @@ func (f findings) write(a *cli.App, all bool) error {
 		}
 		where := one.Check
 		if one.Subject != "" {
-			where += " of " + console.Printable(one.Subject)
+			where += " of " + terminal.Printable(one.Subject)
 		}
-		if _, err := fmt.Fprintf(a.Stdout, "%s  %s: %s\n", text, where, console.Printable(one.Found)); err != nil {
+		if _, err := fmt.Fprintf(a.Stdout, "%s  %s: %s\n", text, where, terminal.Printable(one.Found)); err != nil {
 			return err
 		}
 		if one.Do != "" {

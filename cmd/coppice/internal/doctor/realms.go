@@ -10,8 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -86,7 +86,7 @@ func examineWork(ctx context.Context, x *examination, realm string) error {
 		}
 		fine = false
 		x.attention("work", realm, "docs/runbooks/CoppiceWorkOld.md and docs/runbooks/CoppiceObjectsTerminating.md; 'coppice explain' says what an object waits for",
-			"work of the type %s has waited for %s", w.GetType(), console.Age(age))
+			"work of the type %s has waited for %s", w.GetType(), terminal.Age(age))
 	}
 	if fine {
 		x.ok("work", realm, "no work has waited for an hour")

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -27,7 +27,7 @@ func (e *explainer) owners(n *coppicev1.GraphNode, above *tree.Family, depth int
 		}
 		class := n.GetOwners()[i]
 		as := Owner{
-			Depth: depth, Of: tree.KeyOfNode(n), Owner: e.OwnerKey(r), UID: r.GetUid(), Class: console.Camel(class.GetClass().String(), "OWNER_CLASS_"),
+			Depth: depth, Of: tree.KeyOfNode(n), Owner: e.OwnerKey(r), UID: r.GetUid(), Class: terminal.Camel(class.GetClass().String(), "OWNER_CLASS_"),
 			Why: class.GetWhy(), Controller: r.GetController(), Blocking: r.GetBlockOwnerDeletion(), class: class.GetClass(),
 		}
 		if class.GetUnknownUntil() != 0 {
@@ -54,7 +54,7 @@ func (e *explainer) finalizersAndAgent(ctx context.Context, o *coppicev1.Object,
 	for i, name := range m.GetFinalizers() {
 		f := Finalizer{Name: name, BuiltIn: lifecycle.IsBuiltinFinalizer(name), Since: e.Since}
 		f.text = lookup.BuiltInText(n, name)
-		if !f.BuiltIn && i < console.Listed {
+		if !f.BuiltIn && i < terminal.Listed {
 			consumer := e.consumers.Finalizer(ctx, name)
 			f.Call, f.text = callOf(consumer, e.consumers.Call(n, name)), consumer.Text()
 			if m.GetDeletionTimestamp() != nil {
@@ -199,7 +199,7 @@ func (e *explainer) pendingOf(key string, o *coppicev1.ObjectWork) {
 		add(o.GetFinish()+" is to be removed", nil)
 	}
 	if o.GetUnexamined() > 0 {
-		add(console.Count(int(o.GetUnexamined()), "dependent")+" not marked for deletion yet", nil)
+		add(terminal.Count(int(o.GetUnexamined()), "dependent")+" not marked for deletion yet", nil)
 	}
 	if o.GetTerminate() {
 		add("its agent is to confirm", nil)

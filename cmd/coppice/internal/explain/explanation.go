@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -180,7 +180,7 @@ func callOf(consumer lookup.Consumer, c lookup.Call) Call {
 	}
 	s := c.Status
 	return Call{
-		Consumer: consumer.State.String(), Process: consumer.Process, Calls: consumer.Calls, State: strings.TrimPrefix(console.Camel(s.GetState().String(), "CALL_STATE_"), "Unspecified"),
+		Consumer: consumer.State.String(), Process: consumer.Process, Calls: consumer.Calls, State: strings.TrimPrefix(terminal.Camel(s.GetState().String(), "CALL_STATE_"), "Unspecified"),
 		Since: at(cmp.Or(s.GetWorkingSince(), s.GetSilentSince())), Failures: s.GetFailures(), LastError: s.GetLastError(), NextRetry: at(s.GetNextRetry()), is: c,
 	}
 }

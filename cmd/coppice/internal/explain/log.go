@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -39,7 +39,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 	if err := e.causes(ctx, h, last); err != nil {
 		return err
 	}
-	e.Summary = fmt.Sprintf("%s was removed at %s%s", last.Key(), console.Clock(last.Time, e.Now()), e.becauseSaid())
+	e.Summary = fmt.Sprintf("%s was removed at %s%s", last.Key(), terminal.Clock(last.Time, e.Now()), e.becauseSaid())
 	return nil
 }
 

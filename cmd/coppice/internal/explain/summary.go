@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -27,7 +27,7 @@ func (e *explainer) summary(n *coppicev1.GraphNode) string {
 					said = fmt.Sprintf("%s (%s, and being deleted itself)", o.Owner, strings.ToLower(o.Class))
 				}
 				if o.UnknownUntil != nil {
-					said = fmt.Sprintf("%s (%s until %s)", o.Owner, strings.ToLower(o.Class), console.Clock(*o.UnknownUntil, e.Now()))
+					said = fmt.Sprintf("%s (%s until %s)", o.Owner, strings.ToLower(o.Class), terminal.Clock(*o.UnknownUntil, e.Now()))
 				}
 				list = append(list, said)
 			}
@@ -37,16 +37,16 @@ func (e *explainer) summary(n *coppicev1.GraphNode) string {
 	key := tree.KeyOfNode(n)
 	solid, unknown := own(coppicev1.OwnerClass_OWNER_CLASS_SOLID), own(coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN)
 	m := n.GetObject().GetMetadata()
-	expiry := console.Prefixed("; it ", printing.Expiry(m, e.Now()))
+	expiry := terminal.Prefixed("; it ", printing.Expiry(m, e.Now()))
 	for _, is := range e.Notices {
 		if is.Due != nil {
-			expiry += fmt.Sprintf("; expiry policy %s deletes it at %s", is.Policy, console.Clock(*is.Due, e.Now()))
+			expiry += fmt.Sprintf("; expiry policy %s deletes it at %s", is.Policy, terminal.Clock(*is.Due, e.Now()))
 		}
 	}
 	switch {
 	case n.GetPodsUntil() != 0:
 		return fmt.Sprintf("%s is about to be deleted: its namespace is being deleted, and waits for its Pods first, until %s at the latest",
-			key, console.Clock(time.UnixMicro(n.GetPodsUntil()), e.Now()))
+			key, terminal.Clock(time.UnixMicro(n.GetPodsUntil()), e.Now()))
 	case e.ExpiresAt != nil && !e.ExpiresAt.After(e.Now()) && e.Protected != "":
 		return fmt.Sprintf("%s is not deleted, although it %s: it is protected (%s)", key, printing.Expiry(m, e.Now()), e.Protected)
 	case e.ExpiresAt != nil && !e.ExpiresAt.After(e.Now()) && n.GetBraked():
@@ -57,9 +57,9 @@ func (e *explainer) summary(n *coppicev1.GraphNode) string {
 	case len(solid) == 1:
 		return fmt.Sprintf("%s is not deleted: %s owns it", key, solid[0]) + expiry
 	case len(solid) > 1:
-		return fmt.Sprintf("%s is not deleted: %s own it", key, console.Short(solid, 3)) + expiry
+		return fmt.Sprintf("%s is not deleted: %s own it", key, terminal.Short(solid, 3)) + expiry
 	case len(unknown) > 0:
-		return fmt.Sprintf("%s is not deleted: %s may own it", key, console.Short(unknown, 3))
+		return fmt.Sprintf("%s is not deleted: %s may own it", key, terminal.Short(unknown, 3))
 	case e.Protected != "" && len(e.Owners) > 0:
 		return fmt.Sprintf("%s is not deleted, although no owner keeps it: it is protected (%s)", key, e.Protected)
 	case e.Protected != "":
@@ -85,7 +85,7 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 		case lifecycle.FinalizerOrphan:
 			how = ", orphaning its dependents,"
 			if e.Dependents.All > 0 {
-				waits = append(waits, "removes the references of "+console.Count(int(e.Dependents.All), "dependent"))
+				waits = append(waits, "removes the references of "+terminal.Count(int(e.Dependents.All), "dependent"))
 			}
 		case lifecycle.FinalizerInUse:
 			waits = append(waits, "waits for "+lookup.Users(n))
@@ -93,7 +93,7 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 			waits = append(waits, "removes the protection that it gives")
 		case lifecycle.FinalizerContents:
 			if n.GetPodsUntil() != 0 {
-				waits = append(waits, "removes its Pods first, until "+console.Clock(time.UnixMicro(n.GetPodsUntil()), e.Now())+" at the latest")
+				waits = append(waits, "removes its Pods first, until "+terminal.Clock(time.UnixMicro(n.GetPodsUntil()), e.Now())+" at the latest")
 			}
 			waits = append(waits, "removes what is in it: "+lookup.LeftText(n, e.Contents))
 		default:
@@ -107,18 +107,18 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 		waits = append(waits, fmt.Sprintf("waits until its controller has seen generation %d (it has seen %d)", e.Generation.Awaited, e.Generation.Observed))
 	}
 	if e.ImportEnds != nil {
-		waits = append(waits, "waits for the rest of its import, until "+console.Clock(*e.ImportEnds, e.Now())+" at the latest")
+		waits = append(waits, "waits for the rest of its import, until "+terminal.Clock(*e.ImportEnds, e.Now())+" at the latest")
 	}
 	if len(blockers) > 0 {
-		waits = slices.Insert(waits, 0, "is blocked by "+console.Short(blockers, 3))
+		waits = slices.Insert(waits, 0, "is blocked by "+terminal.Short(blockers, 3))
 	}
 	if len(e.WaitsForProtected) > 0 {
-		waits = append(waits, "waits for "+console.Short(e.WaitsForProtected, 3)+", protected from deletion")
+		waits = append(waits, "waits for "+terminal.Short(e.WaitsForProtected, 3)+", protected from deletion")
 	}
 	if len(waits) == 0 {
 		waits = []string{"is about to be removed"}
 	}
-	return fmt.Sprintf("%s is being deleted%s since %s and %s", tree.KeyOfNode(n), how, console.Clock(*e.Since, e.Now()), strings.Join(waits, ", and "))
+	return fmt.Sprintf("%s is being deleted%s since %s and %s", tree.KeyOfNode(n), how, terminal.Clock(*e.Since, e.Now()), strings.Join(waits, ", and "))
 }
 
 // waits says for which dependents the object waits.
@@ -131,11 +131,11 @@ func (e *explainer) waits() []string {
 	}
 	var by []string
 	for _, b := range e.Dependents.Blockers {
-		by = append(by, b.Object+console.Prefixed(", ", b.BlockedBy))
+		by = append(by, b.Object+terminal.Prefixed(", ", b.BlockedBy))
 	}
-	return []string{"waits for " + console.Count(int(waited), what) + console.Prefixed(": ", console.Short(by, 1))}
+	return []string{"waits for " + terminal.Count(int(waited), what) + terminal.Prefixed(": ", terminal.Short(by, 1))}
 }
 
 func (e *explainer) becauseSaid() string {
-	return console.Prefixed(", because ", strings.Join(e.Because, ", because "))
+	return terminal.Prefixed(", because ", strings.Join(e.Because, ", because "))
 }

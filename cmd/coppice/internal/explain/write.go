@@ -7,16 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // Write writes the explanation for people. Times are relative to now.
 func (e *Explanation) Write(out io.Writer, now time.Time) error {
-	if _, err := fmt.Fprintln(out, console.Printable(e.Summary)); err != nil {
+	if _, err := fmt.Fprintln(out, terminal.Printable(e.Summary)); err != nil {
 		return err
 	}
-	w := &writer{Explanation: e, Fields: console.Fields{W: out}, now: now}
+	w := &writer{Explanation: e, Fields: terminal.Fields{W: out}, now: now}
 	w.write()
 	return nil
 }
@@ -24,7 +24,7 @@ func (e *Explanation) Write(out io.Writer, now time.Time) error {
 // writer writes one explanation.
 type writer struct {
 	*Explanation
-	console.Fields
+	terminal.Fields
 	now time.Time
 }
 
@@ -36,7 +36,7 @@ func (e *writer) write() {
 		e.Field("Protection", e.Protected)
 	}
 	if e.ExpiresAt != nil {
-		e.Field("Expires", console.Clock(*e.ExpiresAt, e.now))
+		e.Field("Expires", terminal.Clock(*e.ExpiresAt, e.now))
 	}
 	if len(e.noticeTexts) > 0 {
 		e.List("Notices", e.noticeTexts)
@@ -52,18 +52,18 @@ func (e *writer) write() {
 		e.Section("Owners", e.ownerRows())
 		dependents := "<none>"
 		if e.Dependents.All > 0 {
-			dependents = fmt.Sprintf("%s (%d blocking)", console.Count(int(e.Dependents.All), "object"), e.Dependents.Blocking)
+			dependents = fmt.Sprintf("%s (%d blocking)", terminal.Count(int(e.Dependents.All), "object"), e.Dependents.Blocking)
 		}
 		e.Field("Dependents", dependents)
 		var uses [][]string
 		for _, u := range e.Uses {
-			uses = append(uses, []string{console.WithNamespace(u.Object, u.Namespace), u.State})
+			uses = append(uses, []string{terminal.WithNamespace(u.Object, u.Namespace), u.State})
 		}
 		if len(uses) > 0 {
 			e.Section("Uses", uses)
 		}
 		if e.Users > 0 {
-			e.Field("Used by", console.Count(int(e.Users), "object")+console.Prefixed(": ", console.Short(e.UsedBy, 3)))
+			e.Field("Used by", terminal.Count(int(e.Users), "object")+terminal.Prefixed(": ", terminal.Short(e.UsedBy, 3)))
 		}
 		e.Section("Finalizers", e.finalizerRows())
 	}
@@ -94,10 +94,10 @@ func (e *writer) blockers() {
 	}
 	list := e.Dependents.Blockers
 	_, _ = fmt.Fprintln(e.W, "Blocked by:")
-	for _, b := range list[:min(len(list), console.Listed)] {
-		_, _ = fmt.Fprintf(e.W, "  %s\n", console.Printable(b.Object+console.Prefixed("  ", b.BlockedBy)))
+	for _, b := range list[:min(len(list), terminal.Listed)] {
+		_, _ = fmt.Fprintf(e.W, "  %s\n", terminal.Printable(b.Object+terminal.Prefixed("  ", b.BlockedBy)))
 	}
-	switch more := len(list) - console.Listed; {
+	switch more := len(list) - terminal.Listed; {
 	case e.Dependents.Truncated:
 		_, _ = fmt.Fprintln(e.W, "  and more")
 	case more > 0:
@@ -107,7 +107,7 @@ func (e *writer) blockers() {
 
 func (e *writer) lateRows() (rows [][]string) {
 	for _, l := range e.Dependents.Late {
-		rows = append(rows, []string{"by " + l.Actor, console.Count(l.Count, "dependent"), "the last, " + l.Last + ", at " + console.Clock(l.Time, e.now)})
+		rows = append(rows, []string{"by " + l.Actor, terminal.Count(l.Count, "dependent"), "the last, " + l.Last + ", at " + terminal.Clock(l.Time, e.now)})
 	}
 	return rows
 }
@@ -124,9 +124,9 @@ func (e *writer) ownerRows() (rows [][]string) {
 		if len(says) == 0 {
 			says = append(says, "owner")
 		}
-		class := strings.ToLower(o.Class) + console.Prefixed(": ", o.Why)
+		class := strings.ToLower(o.Class) + terminal.Prefixed(": ", o.Why)
 		if o.UnknownUntil != nil {
-			class += " (kept until " + console.Clock(*o.UnknownUntil, e.now) + ")"
+			class += " (kept until " + terminal.Clock(*o.UnknownUntil, e.now) + ")"
 		}
 		rows = append(rows, []string{strings.Repeat("  ", o.Depth) + o.Owner, strings.Join(says, ", "), class})
 	}
@@ -135,12 +135,12 @@ func (e *writer) ownerRows() (rows [][]string) {
 
 func (e *writer) finalizerRows() (rows [][]string) {
 	for i, f := range e.Finalizers {
-		if i == console.Listed {
+		if i == terminal.Listed {
 			return append(rows, []string{fmt.Sprintf("and %d more", len(e.Finalizers)-i)})
 		}
 		row := []string{f.Name, f.text}
 		if f.Since != nil {
-			row = slices.Insert(row, 1, "for "+console.Age(e.now.Sub(*f.Since)))
+			row = slices.Insert(row, 1, "for "+terminal.Age(e.now.Sub(*f.Since)))
 		}
 		rows = append(rows, row)
 	}
@@ -149,9 +149,9 @@ func (e *writer) finalizerRows() (rows [][]string) {
 
 func (e *writer) pendingRows() (rows [][]string) {
 	for _, o := range e.Pending {
-		due := "since " + console.Clock(o.Since, e.now)
+		due := "since " + terminal.Clock(o.Since, e.now)
 		if o.Due != nil {
-			due += ", due " + console.Clock(*o.Due, e.now)
+			due += ", due " + terminal.Clock(*o.Due, e.now)
 		}
 		rows = append(rows, []string{o.Object, o.What, due})
 	}
@@ -164,7 +164,7 @@ func (e *writer) causeRows() (rows [][]string) {
 		if c.Reason == "Requested" {
 			command = c.Actor + ": " + c.Verb
 		}
-		rows = append(rows, []string{fmt.Sprint(c.Revision), console.Clock(c.Time, e.now), c.Type, console.WithNamespace(c.Resource+"/"+c.Name, c.Namespace), command})
+		rows = append(rows, []string{fmt.Sprint(c.Revision), terminal.Clock(c.Time, e.now), c.Type, terminal.WithNamespace(c.Resource+"/"+c.Name, c.Namespace), command})
 	}
 	return rows
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -45,7 +45,7 @@ func (h *History) Absent(ctx context.Context, e client.LogEvent, now time.Time) 
 	if len(refs) > 1 {
 		named = "them"
 	}
-	return fmt.Sprintf("%s; %s named %s at %s (%s%s)", text, by.Actor, named, console.Clock(by.Time, now), by.Verb, console.Prefixed(", command ", by.Command)), nil
+	return fmt.Sprintf("%s; %s named %s at %s (%s%s)", text, by.Actor, named, terminal.Clock(by.Time, now), by.Verb, terminal.Prefixed(", command ", by.Command)), nil
 }
 
 // named returns the owner references that the object of an event had then, and the event that gave it these, nil if
@@ -96,7 +96,7 @@ func (h *History) absent(ctx context.Context, e client.LogEvent, r *client.Owner
 	is := found[0]
 	switch {
 	case is.Resource != resource || is.Name != r.GetName():
-		return "the uid of its owner " + key + " is that of " + console.WithNamespace(is.Key(), is.Namespace), nil
+		return "the uid of its owner " + key + " is that of " + terminal.WithNamespace(is.Key(), is.Namespace), nil
 	case is.Namespace != "" && is.Namespace != e.Namespace:
 		return "its owner " + key + " is in namespace " + is.Namespace + ", and an owner must be in the namespace of the object or cluster-scoped", nil
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -154,7 +154,7 @@ func (h *History) Tail(ctx context.Context, events, commits int, about client.Lo
 	if len(about.UIDs) > 0 || about.Name != "" { // most commits do not even come here
 		chunk, most = 4*maxChunk, 64*maxChunk
 	}
-	bar := &console.Bar{W: h.Progress, Label: "searching the log", Noun: "commit", Total: int64(min(high, uint64(commits))), Now: time.Now, After: time.Second}
+	bar := &terminal.Bar{W: h.Progress, Label: "searching the log", Noun: "commit", Total: int64(min(high, uint64(commits))), Now: time.Now, After: time.Second}
 	defer bar.Clear()
 	bar.Add(0) // begins its time
 	for high > 0 && commits > 0 {

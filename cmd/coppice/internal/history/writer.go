@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -18,7 +18,7 @@ import (
 // Find is.
 type Writer struct {
 	W    io.Writer
-	Ink  console.Ink
+	Ink  terminal.Ink
 	JSON bool // an object a line, for programs
 	Now  func() time.Time
 	Find Finder
@@ -77,14 +77,14 @@ func (w *Writer) line(e client.LogEvent, why []string) string {
 		revision = ""
 	}
 	if !e.Time.IsZero() {
-		at = console.Clock(e.Time, w.Now())
+		at = terminal.Clock(e.Time, w.Now())
 	}
-	said := console.WithNamespace(e.Key(), e.Namespace)
+	said := terminal.WithNamespace(e.Key(), e.Namespace)
 	if e.Type != "ObjectDeleted" {
-		said += console.Prefixed("  ", e.Detail)
+		said += terminal.Prefixed("  ", e.Detail)
 	}
-	return fmt.Sprintf("%6s  %8s  %s  %s%s", revision, at, typ, console.Printable(said),
-		w.Ink.Dim(console.Prefixed("  because ", console.Printable(strings.Join(why, ", because ")))))
+	return fmt.Sprintf("%6s  %8s  %s  %s%s", revision, at, typ, terminal.Printable(said),
+		w.Ink.Dim(terminal.Prefixed("  because ", terminal.Printable(strings.Join(why, ", because ")))))
 }
 
 // Warning writes a warning.
@@ -97,8 +97,8 @@ func (w *Writer) Warning(warning client.Warning) error {
 			Reason: warning.Reason, Detail: warning.Message,
 		})
 	}
-	_, err := fmt.Fprintf(w.W, "%6s  %s  %s  %s  %s: %s\n", "", console.Clock(warning.Time, w.Now()), w.Ink.Yellow(fmt.Sprintf("%-14s", "Warning")),
-		console.Printable(console.WithNamespace(warning.Key(), warning.Namespace)), warning.Reason, console.Printable(warning.Message))
+	_, err := fmt.Fprintf(w.W, "%6s  %s  %s  %s  %s: %s\n", "", terminal.Clock(warning.Time, w.Now()), w.Ink.Yellow(fmt.Sprintf("%-14s", "Warning")),
+		terminal.Printable(terminal.WithNamespace(warning.Key(), warning.Namespace)), warning.Reason, terminal.Printable(warning.Message))
 	return err
 }
 
@@ -132,5 +132,5 @@ func ReasonName(r coppicev1.Reason) string {
 	if r == coppicev1.Reason_REASON_UNSPECIFIED {
 		return ""
 	}
-	return console.Camel(r.String(), "REASON_")
+	return terminal.Camel(r.String(), "REASON_")
 }

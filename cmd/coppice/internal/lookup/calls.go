@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/callstate"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -42,7 +42,7 @@ func (c Call) Note() string {
 func (c Call) Text() string {
 	by := ""
 	if p := c.Status.GetProcess(); p != "" {
-		by = "; program " + console.Printable(p)
+		by = "; program " + terminal.Printable(p)
 	}
 	words := c.words(c.Status)
 	switch c.Status.GetState() {
@@ -57,7 +57,7 @@ func (c Call) Text() string {
 }
 
 func (c Call) words(s *client.CallStatus) string {
-	return console.Printable(callstate.Words(s, func(t time.Time) string { return console.Clock(t, c.now) }))
+	return terminal.Printable(callstate.Words(s, func(t time.Time) string { return terminal.Clock(t, c.now) }))
 }
 
 // Limits of Read: the calls in one request, and in all.
@@ -85,7 +85,7 @@ func (c *Consumers) read(ctx context.Context, nodes []*coppicev1.GraphNode) {
 			wanted = append(wanted, &client.CallOf{Resource: n.GetResource(), Uid: m.GetUid(), Finalizer: finalizer})
 		}
 		for i, f := range m.GetFinalizers() {
-			if i < console.Listed && !lifecycle.IsBuiltinFinalizer(f) {
+			if i < terminal.Listed && !lifecycle.IsBuiltinFinalizer(f) {
 				of(f)
 			}
 		}

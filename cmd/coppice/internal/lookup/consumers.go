@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -91,19 +91,19 @@ func (c Consumer) since() string {
 	if c.Since.IsZero() {
 		return ""
 	}
-	return " since " + console.Clock(c.Since, c.now)
+	return " since " + terminal.Clock(c.Since, c.now)
 }
 
 func (c Consumer) retry() string {
 	if c.Retry.IsZero() {
 		return ""
 	}
-	return ", next retry at " + console.Clock(c.Retry, c.now)
+	return ", next retry at " + terminal.Clock(c.Retry, c.now)
 }
 
 // Text describes the state of the consumer.
 func (c Consumer) Text() string {
-	by := console.Prefixed(" by ", c.Process)
+	by := terminal.Prefixed(" by ", c.Process)
 	said := "unknown: the state of its consumer could not be read"
 	switch c.State {
 	case None:
@@ -111,30 +111,30 @@ func (c Consumer) Text() string {
 	case Alive:
 		said = "answered" + by
 		if !c.Pulling {
-			said = "no program asks for its calls now; one answered" + by + console.Prefixed(", and was seen last", c.at())
+			said = "no program asks for its calls now; one answered" + by + terminal.Prefixed(", and was seen last", c.at())
 		}
 	case Busy:
-		said = "answered" + by + ", which is busy" + c.since() + ": " + console.Count(int(c.Calls), "call") + " to do"
+		said = "answered" + by + ", which is busy" + c.since() + ": " + terminal.Count(int(c.Calls), "call") + " to do"
 	case Silent:
-		said = "silent" + c.since() + console.Prefixed(": no sign of ", c.Process)
+		said = "silent" + c.since() + terminal.Prefixed(": no sign of ", c.Process)
 	case Failing:
 		said = "answered" + by + ", whose calls fail"
 	}
 	if c.Error != "" {
 		said += "; the last error"
 		if !c.Failed.IsZero() {
-			said += ", at " + console.Clock(c.Failed, c.now)
+			said += ", at " + terminal.Clock(c.Failed, c.now)
 		}
 		said += ": " + c.Error
 	}
-	return said + console.Prefixed(";", strings.TrimPrefix(c.retry(), ","))
+	return said + terminal.Prefixed(";", strings.TrimPrefix(c.retry(), ","))
 }
 
 func (c Consumer) at() string {
 	if c.Since.IsZero() {
 		return ""
 	}
-	return " at " + console.Clock(c.Since, c.now)
+	return " at " + terminal.Clock(c.Since, c.now)
 }
 
 // Consumers finds out which programs receive the calls of external finalizers and
@@ -232,9 +232,9 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 	for _, f := range m.GetFinalizers() {
 		switch f {
 		case lifecycle.FinalizerForeground:
-			waits = "waits for " + console.Count(int(n.GetBlockingDependents()), "dependent") + Protected(n)
+			waits = "waits for " + terminal.Count(int(n.GetBlockingDependents()), "dependent") + Protected(n)
 		case lifecycle.FinalizerOrphan:
-			waits = "removes the references of " + console.Count(int(n.GetDependents()), "dependent")
+			waits = "removes the references of " + terminal.Count(int(n.GetDependents()), "dependent")
 		case lifecycle.FinalizerContents:
 			waits = "removes what is in it: " + LeftText(n, c.Remaining(ctx, n)) + Protected(n)
 		case lifecycle.FinalizerInUse: // see below
@@ -254,7 +254,7 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 	case slices.Contains(m.GetFinalizers(), lifecycle.FinalizerInUse): // the others are called afterwards
 		return "waits for " + Users(n)
 	case len(by) > 0:
-		return "blocked by " + console.Short(by, blockersNamed)
+		return "blocked by " + terminal.Short(by, blockersNamed)
 	case waits != "":
 		return waits
 	}
@@ -273,7 +273,7 @@ func (c *Consumers) agent(ctx context.Context, n *coppicev1.GraphNode) string {
 // AgentText names the agent of an object, with a remark and the end of its grace period. The object waits for its
 // agent also after that.
 func AgentText(note string, until, now time.Time) string {
-	agent, at := "its agent"+note, console.Clock(until, now)
+	agent, at := "its agent"+note, terminal.Clock(until, now)
 	if now.Before(until) {
 		return agent + ", which has time until " + at
 	}
@@ -303,7 +303,7 @@ func UserName(n *coppicev1.GraphNode, u *coppicev1.GraphUser) string {
 	if u.GetNamespace() == n.GetObject().GetMetadata().GetNamespace() {
 		return name
 	}
-	return console.WithNamespace(name, u.GetNamespace())
+	return terminal.WithNamespace(name, u.GetNamespace())
 }
 
 // Users says which objects use an object.
@@ -312,7 +312,7 @@ func Users(n *coppicev1.GraphNode) string {
 	for _, u := range n.GetUsedBy() {
 		names = append(names, UserName(n, u))
 	}
-	return console.Count(int(n.GetUsers()), "user") + console.Prefixed(": ", console.Short(names, 3))
+	return terminal.Count(int(n.GetUsers()), "user") + terminal.Prefixed(": ", terminal.Short(names, 3))
 }
 
 // UsedName names the object of a use, without its namespace.
@@ -327,7 +327,7 @@ func UsedName(u *coppicev1.Use) string {
 // use.
 func UseRows(n *coppicev1.GraphNode) (rows [][]string) {
 	for i, u := range n.GetObject().GetMetadata().GetUses() {
-		name := console.WithNamespace(UsedName(u), u.GetNamespace())
+		name := terminal.WithNamespace(UsedName(u), u.GetNamespace())
 		state := ""
 		if i < len(n.GetUseStates()) {
 			state = n.GetUseStates()[i]
@@ -340,7 +340,7 @@ func UseRows(n *coppicev1.GraphNode) (rows [][]string) {
 // Protected names the protected objects for which a deletion waits, in the words that continue
 // a sentence; "" if there are none.
 func Protected(n *coppicev1.GraphNode) string {
-	return console.Prefixed(", of which these are protected: ", console.Short(n.GetProtected(), 3))
+	return terminal.Prefixed(", of which these are protected: ", terminal.Short(n.GetProtected(), 3))
 }
 
 // External reports whether an external finalizer or a grace period blocks an object:

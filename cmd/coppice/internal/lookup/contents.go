@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -16,7 +16,7 @@ func Left(n *coppicev1.GraphNode) string {
 	if n.GetContents() >= maxCounted {
 		return "1000 objects or more left"
 	}
-	return console.Count(int(n.GetContents()), "object") + " left"
+	return terminal.Count(int(n.GetContents()), "object") + " left"
 }
 
 // Remainder is an object that a terminating namespace or kind still contains.
@@ -32,10 +32,10 @@ func (r Remainder) name(n *coppicev1.GraphNode) string {
 	if n.GetResource() == "namespaces" {
 		return r.Object
 	}
-	return console.WithNamespace(r.Object, r.Namespace)
+	return terminal.WithNamespace(r.Object, r.Namespace)
 }
 
-// Remaining returns the first objects that a terminating namespace or kind still contains, at most console.Listed, with
+// Remaining returns the first objects that a terminating namespace or kind still contains, at most terminal.Listed, with
 // what each waits for. It returns none if they cannot be read.
 func (c *Consumers) Remaining(ctx context.Context, n *coppicev1.GraphNode) (list []Remainder) {
 	if len(n.GetRemaining()) == 0 {
@@ -43,7 +43,7 @@ func (c *Consumers) Remaining(ctx context.Context, n *coppicev1.GraphNode) (list
 	}
 	var nodes []*coppicev1.GraphNode
 	ok, err := c.r.Optional(ctx, AboutContents, func(ctx context.Context) error {
-		reply, err := c.r.Anything().ResolveUIDs(ctx, n.GetRemaining()[:min(len(n.GetRemaining()), console.Listed)])
+		reply, err := c.r.Anything().ResolveUIDs(ctx, n.GetRemaining()[:min(len(n.GetRemaining()), terminal.Listed)])
 		nodes = reply.GetNodes()
 		return err
 	})
@@ -77,7 +77,7 @@ func LeftText(n *coppicev1.GraphNode, list []Remainder) string {
 	for _, r := range list[:min(len(list), maxInSentence)] {
 		names = append(names, r.name(n)+" "+r.BlockedBy)
 	}
-	said := Left(n) + console.Prefixed(": ", strings.Join(names, ", "))
+	said := Left(n) + terminal.Prefixed(": ", strings.Join(names, ", "))
 	if more := int(n.GetContents()) - len(names); more > 0 && len(names) > 0 {
 		said += fmt.Sprintf(" and %d more", more)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/api"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -32,7 +32,7 @@ func (r *Reader) PoliciesOf(ctx context.Context, k client.Kind, o *coppicev1.Obj
 			if err != nil || policy.GetMetadata().GetDeletionTimestamp() != nil || p.Group != k.Group || p.Kind != k.Kind || !p.Selects(o) {
 				continue // one of a later version, or of other objects
 			}
-			list = append(list, ExpiryPolicy{Name: policy.GetMetadata().GetName(), Says: console.Printable(expirySays(p, o, r.Now()))})
+			list = append(list, ExpiryPolicy{Name: policy.GetMetadata().GetName(), Says: terminal.Printable(expirySays(p, o, r.Now()))})
 		}
 		return nil
 	})
@@ -45,7 +45,7 @@ func expirySays(p *expirypolicy.Policy, o *coppicev1.Object, now time.Time) stri
 	old := p.OldEnough(o)
 	var when []string
 	if old.After(now) {
-		when = append(when, "from "+console.Clock(old, now)+" on")
+		when = append(when, "from "+terminal.Clock(old, now)+" on")
 	}
 	switch {
 	case err != nil:

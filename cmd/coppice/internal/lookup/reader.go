@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -101,7 +101,7 @@ func (r *Reader) Missing(what string, err error) {
 	if errors.As(err, &refused) {
 		err = refused // without what the request was wrapped in: the note says that
 	}
-	_, _ = fmt.Fprintf(r.stderr, "not shown: %s: %s\n", what, console.Printable(err.Error()))
+	_, _ = fmt.Fprintf(r.stderr, "not shown: %s: %s\n", what, terminal.Printable(err.Error()))
 }
 
 // Warnings returns the warnings about the object with a uid, or about all objects if it is

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // BrakeCommand returns the command `coppice brake`.
@@ -74,7 +74,7 @@ func listBrakes(ctx context.Context, s *cli.Session, output string) error {
 		return err
 	}
 	unused := 0
-	t := console.Table{W: s.Stdout}
+	t := terminal.Table{W: s.Stdout}
 	if err := t.Text("KIND", "BRAKE", "DELETED", "SINCE", "STATE"); err != nil {
 		return err
 	}
@@ -85,10 +85,10 @@ func listBrakes(ctx context.Context, s *cli.Session, output string) error {
 		}
 		since, state := "-", "open"
 		if b.GetSince() != 0 {
-			since = console.Clock(time.UnixMicro(b.GetSince()), s.Clock())
+			since = terminal.Clock(time.UnixMicro(b.GetSince()), s.Clock())
 		}
 		if b.GetTripped() != 0 {
-			state = "tripped at " + console.Clock(time.UnixMicro(b.GetTripped()), s.Clock())
+			state = "tripped at " + terminal.Clock(time.UnixMicro(b.GetTripped()), s.Clock())
 		}
 		if err := t.Text(b.GetResource(), brakePolicy(b), fmt.Sprintf("%d of %d", b.GetCounted(), b.GetLimit()), since, state); err != nil {
 			return err
@@ -97,7 +97,7 @@ func listBrakes(ctx context.Context, s *cli.Session, output string) error {
 	if err := t.Flush(); err != nil || unused == 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(s.Stderr, "%s more: nothing of them is counted\n", console.Count(unused, "kind"))
+	_, err = fmt.Fprintf(s.Stderr, "%s more: nothing of them is counted\n", terminal.Count(unused, "kind"))
 	return err
 }
 
@@ -106,11 +106,11 @@ func brakePolicy(b *client.BrakeStatus) string {
 	window := time.Duration(b.GetWindowMilliseconds()) * time.Millisecond
 	switch {
 	case b.GetPercent() == 0:
-		return fmt.Sprintf("%s in %s", console.Count(int(b.GetObjects()), "object"), window)
+		return fmt.Sprintf("%s in %s", terminal.Count(int(b.GetObjects()), "object"), window)
 	case b.GetObjects() == 0:
 		return fmt.Sprintf("%d%% in %s", b.GetPercent(), window)
 	}
-	return fmt.Sprintf("%s or %d%% in %s", console.Count(int(b.GetObjects()), "object"), b.GetPercent(), window)
+	return fmt.Sprintf("%s or %d%% in %s", terminal.Count(int(b.GetObjects()), "object"), b.GetPercent(), window)
 }
 
 func releaseBrake(ctx context.Context, s *cli.Session, name string, dryRun bool) error {
@@ -123,14 +123,14 @@ func releaseBrake(ctx context.Context, s *cli.Session, name string, dryRun bool)
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("the brake of %s is released: %s pending at revision %d go", resource, console.Count(int(r.GetReleased()), "deletion"), r.GetPendingRevision())
+	text := fmt.Sprintf("the brake of %s is released: %s pending at revision %d go", resource, terminal.Count(int(r.GetReleased()), "deletion"), r.GetPendingRevision())
 	switch {
 	case !r.GetTripped():
 		text = fmt.Sprintf("the brake of %s was not tripped", resource)
 	case dryRun:
-		text = fmt.Sprintf("a release of the brake of %s would let %s through, at revision %d", resource, console.Count(int(r.GetReleased()), "deletion"), r.GetPendingRevision())
+		text = fmt.Sprintf("a release of the brake of %s would let %s through, at revision %d", resource, terminal.Count(int(r.GetReleased()), "deletion"), r.GetPendingRevision())
 	case r.GetMore():
-		text = fmt.Sprintf("the brake of %s lets %s through that were pending at revision %d, and stays tripped: more are pending; release it again", resource, console.Count(int(r.GetReleased()), "deletion"), r.GetPendingRevision())
+		text = fmt.Sprintf("the brake of %s lets %s through that were pending at revision %d, and stays tripped: more are pending; release it again", resource, terminal.Count(int(r.GetReleased()), "deletion"), r.GetPendingRevision())
 	}
 	_, err = fmt.Fprintln(s.Stdout, text)
 	return err

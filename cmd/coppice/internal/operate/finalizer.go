@@ -11,8 +11,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // FinalizerCommand returns the command `coppice finalizer`.
@@ -112,6 +112,6 @@ func removeFinalizer(ctx context.Context, s *cli.Session, object, finalizer stri
 	if m.GetDeletionTimestamp() != nil && m.GetDeletionGracePeriodSeconds() == 0 && len(left) == 0 {
 		end = "; the object is gone"
 	}
-	_, err = fmt.Fprintf(s.Stdout, "%s removed from %s%s\n", console.Printable(finalizer), console.Printable(printing.Key(k, name)), end)
+	_, err = fmt.Fprintf(s.Stdout, "%s removed from %s%s\n", terminal.Printable(finalizer), terminal.Printable(printing.Key(k, name)), end)
 	return err
 }

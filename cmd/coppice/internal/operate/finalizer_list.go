@@ -8,8 +8,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // finalizerJSON is a finalizer in use, for programs.
@@ -48,7 +48,7 @@ func listFinalizers(ctx context.Context, s *cli.Session, output string) error {
 		_, _ = fmt.Fprintln(s.Stderr, "no object has an external finalizer")
 		return nil
 	}
-	t := console.Table{W: s.Stdout}
+	t := terminal.Table{W: s.Stdout}
 	header := []string{"NAME", "OBJECTS", "TERMINATING", "OLDEST", "CONSUMER"}
 	if output == cli.FormatWide {
 		header = append(header, "PROCESS", "LAST ERROR")
@@ -60,7 +60,7 @@ func listFinalizers(ctx context.Context, s *cli.Session, output string) error {
 		is := consumers.Finalizer(ctx, f.GetName())
 		oldest := "<none>"
 		if f.GetOldest() != 0 {
-			oldest = console.Age(s.Clock().Sub(time.UnixMicro(f.GetOldest())))
+			oldest = terminal.Age(s.Clock().Sub(time.UnixMicro(f.GetOldest())))
 		}
 		row := []string{f.GetName(), fmt.Sprint(f.GetObjects()), fmt.Sprint(f.GetTerminating()), oldest, is.Word()}
 		if output == cli.FormatWide {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // LeaderCommand returns the command `coppice leader`.
@@ -69,12 +69,12 @@ func listLeaders(ctx context.Context, s *cli.Session, output string) error {
 		_, _ = fmt.Fprintln(s.Stderr, "no controller has a leader")
 		return nil
 	}
-	t := console.Table{W: s.Stdout}
+	t := terminal.Table{W: s.Stdout}
 	if err := t.Text("ACTOR", "LEASE", "LEADER", "TTL", "RENEWED"); err != nil {
 		return err
 	}
 	for _, l := range list {
-		if err := t.Text(l.Actor, l.Lease, console.Printable(l.Leader), l.TTL, console.Age(s.Clock().Sub(l.Renewed))+" ago"); err != nil {
+		if err := t.Text(l.Actor, l.Lease, terminal.Printable(l.Leader), l.TTL, terminal.Age(s.Clock().Sub(l.Renewed))+" ago"); err != nil {
 			return err
 		}
 	}

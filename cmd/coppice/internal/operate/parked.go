@@ -14,7 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
@@ -79,7 +79,7 @@ type parkedWork struct {
 
 // completion returns the id, and what a shell shows next to it. The client that parks work writes its subject.
 func (p parkedWork) completion() string {
-	return fmt.Sprintf("%d\t%s", p.id, console.Printable(p.GetSubject()))
+	return fmt.Sprintf("%d\t%s", p.id, terminal.Printable(p.GetSubject()))
 }
 
 // parkedMessages iterates over all parked work.
@@ -129,7 +129,7 @@ func parkedByID(ctx context.Context, s *cli.Session, text string) (parkedWork, e
 }
 
 func listParked(ctx context.Context, s *cli.Session) error {
-	t := console.Table{W: s.Stdout}
+	t := terminal.Table{W: s.Stdout}
 	n := 0
 	for p, err := range parkedMessages(ctx, s, false) {
 		if err != nil {
@@ -140,7 +140,7 @@ func listParked(ctx context.Context, s *cli.Session) error {
 				return err
 			}
 		}
-		err := t.Text(strconv.FormatUint(p.id, 10), console.Age(s.Clock().Sub(time.UnixMicro(p.GetTime()))), fmt.Sprint(p.GetAttempts()), p.GetSubject(), p.GetBy(), p.GetError())
+		err := t.Text(strconv.FormatUint(p.id, 10), terminal.Age(s.Clock().Sub(time.UnixMicro(p.GetTime()))), fmt.Sprint(p.GetAttempts()), p.GetSubject(), p.GetBy(), p.GetError())
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func showParked(ctx context.Context, s *cli.Session, id string) error {
 		content = fmt.Sprintf("%q (%v)\n", p.GetMessage(), err)
 	}
 	_, err = fmt.Fprintf(s.Stdout, "ID:        %d\nParked:    %s\nSubject:   %s\nAttempts:  %d\nBy:        %s\nError:     %s\nContent:\n%s", p.id,
-		time.UnixMicro(p.GetTime()).Local().Format("2006-01-02 15:04:05"), console.Printable(p.GetSubject()), p.GetAttempts(), console.Printable(p.GetBy()), console.Printable(p.GetError()), content)
+		time.UnixMicro(p.GetTime()).Local().Format("2006-01-02 15:04:05"), terminal.Printable(p.GetSubject()), p.GetAttempts(), terminal.Printable(p.GetBy()), terminal.Printable(p.GetError()), content)
 	return err
 }
 
@@ -174,7 +174,7 @@ func contentOf(s *cli.Session, p parkedWork) (string, error) {
 			return "", err
 		}
 		b, err := manifestfile.ToYAML(call.GetObject())
-		return fmt.Sprintf("finalizer %s of %s, marked at revision %d\n%s", console.Printable(call.GetFinalizer()), console.Printable(call.GetResource()), call.GetRevision(), b), err
+		return fmt.Sprintf("finalizer %s of %s, marked at revision %d\n%s", terminal.Printable(call.GetFinalizer()), terminal.Printable(call.GetResource()), call.GetRevision(), b), err
 	}
 	if err := proto.Unmarshal(p.GetMessage(), m); err != nil {
 		return "", err

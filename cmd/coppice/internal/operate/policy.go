@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/expirypolicy"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -124,7 +124,7 @@ func testPolicy(ctx context.Context, s *cli.Session, e manifestfile.Entry, now t
 			err = testedObject(s, k, o, "stays, protected by "+printing.ProtectedBy(o.GetMetadata().GetProtection()))
 		default:
 			due++
-			text := "expires, " + console.Age(now.Sub(o.GetMetadata().GetCreationTimestamp().AsTime())) + " old"
+			text := "expires, " + terminal.Age(now.Sub(o.GetMetadata().GetCreationTimestamp().AsTime())) + " old"
 			switch {
 			case p.OnSilence == expirypolicy.SilenceKeep:
 				text += fmt.Sprintf("; notice is given %s before, and it stays unless someone agrees", p.Notice)
@@ -137,7 +137,7 @@ func testPolicy(ctx context.Context, s *cli.Session, e manifestfile.Entry, now t
 			return err
 		}
 	}
-	text := fmt.Sprintf("%s: %d of %s with these labels expire", e.Object.GetMetadata().GetName(), due, console.Count(all, "object"))
+	text := fmt.Sprintf("%s: %d of %s with these labels expire", e.Object.GetMetadata().GetName(), due, terminal.Count(all, "object"))
 	if failed > 0 {
 		text += fmt.Sprintf("; the condition has no result on %d", failed)
 	}
@@ -150,7 +150,7 @@ func testedObject(s *cli.Session, k client.Kind, o *coppicev1.Object, what strin
 	if ns := o.GetMetadata().GetNamespace(); ns != "" {
 		key += " (" + ns + ")"
 	}
-	_, err := fmt.Fprintf(s.Stdout, "%s  %s\n", key, console.Printable(what))
+	_, err := fmt.Fprintf(s.Stdout, "%s  %s\n", key, terminal.Printable(what))
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 func listPoliciesCommand(a *cli.App) *cobra.Command {
@@ -92,20 +92,20 @@ func policyTable(s *cli.Session, found []*client.ExpiryStatus, wide bool) error 
 	if wide {
 		header = append(header, "OBJECTS", "PROTECTED", "DELETED SINCE")
 	}
-	t := console.Table{W: s.Stdout}
+	t := terminal.Table{W: s.Stdout}
 	if err := t.Text(header...); err != nil {
 		return err
 	}
 	for _, p := range found {
-		row := []string{p.GetPolicy(), "-", "-", "-", "-", fmt.Sprint(p.GetDeleted()), "not yet", cmp.Or(console.Printable(policyProblem(p)), "<none>")}
+		row := []string{p.GetPolicy(), "-", "-", "-", "-", fmt.Sprint(p.GetDeleted()), "not yet", cmp.Or(terminal.Printable(policyProblem(p)), "<none>")}
 		if p.GetEvaluated() != 0 {
 			for i, n := range []uint64{p.GetMatched(), p.GetDue(), p.GetNoticed(), p.GetVetoed()} {
 				row[1+i] = fmt.Sprint(n)
 			}
-			row[6] = console.Age(s.Clock().Sub(time.UnixMicro(p.GetEvaluated()))) + " ago"
+			row[6] = terminal.Age(s.Clock().Sub(time.UnixMicro(p.GetEvaluated()))) + " ago"
 		}
 		if wide {
-			row = append(row, fmt.Sprint(p.GetExamined()), fmt.Sprint(p.GetProtected()), console.Clock(time.UnixMicro(p.GetSince()), s.Clock()))
+			row = append(row, fmt.Sprint(p.GetExamined()), fmt.Sprint(p.GetProtected()), terminal.Clock(time.UnixMicro(p.GetSince()), s.Clock()))
 		}
 		if err := t.Text(row...); err != nil {
 			return err
@@ -120,7 +120,7 @@ func policyProblem(p *client.ExpiryStatus) string {
 	case p.GetError() != "":
 		return p.GetError()
 	case p.GetFailed() > 0:
-		return fmt.Sprintf("no result on %s: %s", console.Count(int(p.GetFailed()), "object"), p.GetFailure())
+		return fmt.Sprintf("no result on %s: %s", terminal.Count(int(p.GetFailed()), "object"), p.GetFailure())
 	}
 	return ""
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // VerifyCommand returns the command `coppice verify`.
@@ -50,10 +50,10 @@ func Verify(ctx context.Context, s *cli.Session, timeout time.Duration, full boo
 		return fmt.Errorf("the state differs from the log at sequence %d, revision %d: %s; rebuild it with 'coppice rebuild'",
 			v.GetSequence(), v.GetRevision(), v.GetDifference())
 	}
-	events := console.Count(int(v.GetEvents()), "event")
+	events := terminal.Count(int(v.GetEvents()), "event")
 	if v.GetSnapshot() > 0 {
 		events += fmt.Sprintf(" since the verified snapshot of commit %d", v.GetSnapshot())
 	}
-	_, err = fmt.Fprintf(s.Stdout, "state equals the log: %s, %s, revision %d\n", console.Count(int(v.GetObjects()), "object"), events, v.GetRevision())
+	_, err = fmt.Fprintf(s.Stdout, "state equals the log: %s, %s, revision %d\n", terminal.Count(int(v.GetObjects()), "object"), events, v.GetRevision())
 	return err
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -34,7 +34,7 @@ The user needs permission for the verb veto, which operators have.`,
 				return cli.UsageErrorf("--for is required: for how long the deletion is postponed, such as 24h")
 			}
 			until := s.Clock().Add(f.duration)
-			return answerNotices(ctx, s, args, f, "kept until "+console.Clock(until, s.Clock()), func(objects client.ResourceClient, m *coppicev1.ObjectMeta) error {
+			return answerNotices(ctx, s, args, f, "kept until "+terminal.Clock(until, s.Clock()), func(objects client.ResourceClient, m *coppicev1.ObjectMeta) error {
 				return objects.Veto(ctx, m.GetName(), until, f.reason, client.IfUID(m.GetUid()))
 			})
 		}),

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/datadir"
 )
 
@@ -163,5 +163,5 @@ func (r *Request) AddFile(file *File, kinds []client.Kind) error {
 
 // WrittenTo says where a plan was written, and how to carry it out.
 func WrittenTo(file string, p *client.Plan) string {
-	return fmt.Sprintf("plan %s written; to do just that: coppice delete --plan-file %s\n", p.GetPlan(), shellWord(console.Printable(file)))
+	return fmt.Sprintf("plan %s written; to do just that: coppice delete --plan-file %s\n", p.GetPlan(), shellWord(terminal.Printable(file)))
 }

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // JSON is a plan for programs.
@@ -106,14 +106,14 @@ func JSONOf(p *client.Plan, times []history.FinalizerTime) JSON {
 	for _, o := range p.GetObjects() {
 		as := objectJSON{
 			Resource: o.GetResource(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUid(),
-			Outcome: console.Camel(o.GetOutcome().String(), "PLAN_OUTCOME_"), Requested: o.GetRequested(), Terminating: o.GetTerminating(), Because: o.GetBecause(),
+			Outcome: terminal.Camel(o.GetOutcome().String(), "PLAN_OUTCOME_"), Requested: o.GetRequested(), Terminating: o.GetTerminating(), Because: o.GetBecause(),
 			DependsOnOrder: o.GetDependsOnOrder(), ForegroundForUsers: o.GetForegroundForUsers(),
 		}
 		for _, r := range o.GetReferences() {
 			as.References = append(as.References, referenceJSON{r.GetApiVersion(), r.GetKind(), r.GetName(), r.GetUid()})
 		}
 		for _, h := range o.GetBlockers() {
-			by := blockerJSON{Type: console.Camel(h.GetType().String(), "TYPE_"), Name: h.GetName(), Count: h.GetCount()}
+			by := blockerJSON{Type: terminal.Camel(h.GetType().String(), "TYPE_"), Name: h.GetName(), Count: h.GetCount()}
 			if h.GetUntil() != 0 {
 				until := time.UnixMicro(h.GetUntil()).UTC()
 				by.Until = &until

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -19,7 +19,7 @@ import (
 // Writer writes plans for people.
 type Writer struct {
 	W      io.Writer
-	Ink    console.Ink
+	Ink    terminal.Ink
 	Reader *lookup.Reader
 	All    bool // objects of one kind that are simply removed are not only counted
 }
@@ -44,7 +44,7 @@ func summary(p *client.Plan, times []history.FinalizerTime) string {
 		said += fmt.Sprintf(", and %d in other namespaces or that this user may not get", n)
 	}
 	if n := dependOnOrder(p); n > 0 {
-		said += fmt.Sprintf("; for %s the outcome depends on the order of work, and can be another", console.Count(n, "object"))
+		said += fmt.Sprintf("; for %s the outcome depends on the order of work, and can be another", terminal.Count(n, "object"))
 	}
 	for _, b := range p.GetBrakes() {
 		said += fmt.Sprintf("; the brake of %s lets %d of %d through until it is released", b.GetResource(), b.GetRoom(), b.GetDeletions())
@@ -93,12 +93,12 @@ func took(x history.FinalizerTime) string {
 		if d < time.Second {
 			return "less than 1s"
 		}
-		return console.Age(d)
+		return terminal.Age(d)
 	}
 	if x.Removals == 1 {
-		return fmt.Sprintf("%s took %s when it was removed last", console.Printable(x.Name), age(x.Longest))
+		return fmt.Sprintf("%s took %s when it was removed last", terminal.Printable(x.Name), age(x.Longest))
 	}
-	return fmt.Sprintf("%s took %s in the median of its last %d removals, %s in the longest", console.Printable(x.Name), age(x.Median), x.Removals, age(x.Longest))
+	return fmt.Sprintf("%s took %s in the median of its last %d removals, %s in the longest", terminal.Printable(x.Name), age(x.Median), x.Removals, age(x.Longest))
 }
 
 // dependOnOrder is how many objects of a plan depend on the order of work.
@@ -121,11 +121,11 @@ func (w *Writer) blocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.
 	case coppicev1.PlanBlocker_TYPE_GENERATION:
 		return "its controller, which has to see the deletion"
 	case coppicev1.PlanBlocker_TYPE_DEPENDENTS:
-		return console.Count(int(h.GetCount()), "dependent")
+		return terminal.Count(int(h.GetCount()), "dependent")
 	case coppicev1.PlanBlocker_TYPE_USERS:
 		switch {
 		case h.GetName() == "": // the reply to a request for one namespace names none
-			return console.Count(int(h.GetCount()), "user") + " in other namespaces"
+			return terminal.Count(int(h.GetCount()), "user") + " in other namespaces"
 		case h.GetCount() == 1:
 			return "its user " + h.GetName()
 		}
@@ -133,11 +133,11 @@ func (w *Writer) blocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.
 	case coppicev1.PlanBlocker_TYPE_UNEXAMINED:
 		return fmt.Sprintf("%d dependents that unknown owners keep, more than can be examined", h.GetCount())
 	case coppicev1.PlanBlocker_TYPE_PROTECTED:
-		return console.Count(int(h.GetCount()), "protected dependent")
+		return terminal.Count(int(h.GetCount()), "protected dependent")
 	case coppicev1.PlanBlocker_TYPE_PODS:
 		said := "its Pods (removed first"
 		if h.GetUntil() != 0 {
-			said += ", until " + console.Clock(time.UnixMicro(h.GetUntil()), w.Reader.Now()) + " at the latest"
+			said += ", until " + terminal.Clock(time.UnixMicro(h.GetUntil()), w.Reader.Now()) + " at the latest"
 		}
 		return said + ")"
 	case coppicev1.PlanBlocker_TYPE_CONTENTS:
@@ -145,7 +145,7 @@ func (w *Writer) blocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.
 	case coppicev1.PlanBlocker_TYPE_OWNER:
 		said := h.GetName() + " is unknown"
 		if h.GetUntil() != 0 {
-			said += ", until " + console.Clock(time.UnixMicro(h.GetUntil()), w.Reader.Now())
+			said += ", until " + terminal.Clock(time.UnixMicro(h.GetUntil()), w.Reader.Now())
 		}
 		return said
 	}
@@ -159,7 +159,7 @@ func sum(c *coppicev1.PlanCounts) string {
 	if p := int(c.GetProtected()); p > 0 {
 		said = append(said, fmt.Sprintf("%d protected", p))
 	}
-	said = append(said, console.Count(n, "object")+" removed")
+	said = append(said, terminal.Count(n, "object")+" removed")
 	last := len(said) - 1
 	switch later := int(c.GetRemovedLater()); later {
 	case 0:

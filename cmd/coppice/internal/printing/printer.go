@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -27,7 +27,7 @@ type NamePrinter struct{ W io.Writer }
 
 // Object implements Printer.
 func (p *NamePrinter) Object(k client.Kind, o *coppicev1.Object) error {
-	_, err := fmt.Fprintln(p.W, console.Printable(Key(k, o.GetMetadata().GetName())))
+	_, err := fmt.Fprintln(p.W, terminal.Printable(Key(k, o.GetMetadata().GetName())))
 	return err
 }
 
@@ -119,8 +119,8 @@ func (p *ManifestPrinter) End() error {
 
 // TablePrinter writes a line for each object.
 type TablePrinter struct {
-	Table     console.Table
-	Ink       console.Ink
+	Table     terminal.Table
+	Ink       terminal.Ink
 	OwnerKey  func(*coppicev1.OwnerReference) string
 	Wide      bool
 	Namespace bool // a column for it
@@ -179,22 +179,22 @@ func (p *TablePrinter) line(k client.Kind, o *coppicev1.Object, status string, c
 	finalizers := "<none>"
 	if len(m.GetFinalizers()) > 0 {
 		list := m.GetFinalizers()
-		finalizers = strings.Join(list[:min(len(list), console.Listed)], ",")
-		if more := len(list) - console.Listed; more > 0 {
+		finalizers = strings.Join(list[:min(len(list), terminal.Listed)], ",")
+		if more := len(list) - terminal.Listed; more > 0 {
 			finalizers += fmt.Sprintf(",+%d", more)
 		}
 	}
 	created := "<unknown>"
 	if m.GetCreationTimestamp() != nil {
-		created = console.Age(p.Now().Sub(m.GetCreationTimestamp().AsTime()))
+		created = terminal.Age(p.Now().Sub(m.GetCreationTimestamp().AsTime()))
 	}
 	var labels []string
 	for _, name := range p.LabelColumns {
 		labels = append(labels, m.GetLabels()[name])
 	}
-	var row []console.Cell
+	var row []terminal.Cell
 	for i, text := range p.columns(labels, m.GetNamespace(), name, status, ownersOf(o, p.OwnerKey), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion()), PairsText(m.GetLabels())) {
-		c := console.Cell{Text: text}
+		c := terminal.Cell{Text: text}
 		if at := i; p.Namespace && at == 2 || !p.Namespace && at == 1 {
 			c.Colour = colour
 		}

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -75,7 +75,7 @@ b      Terminating (x/y)   <none>   60s   uid-b   x/y          0
 	} {
 		var b strings.Builder
 		p := &printing.TablePrinter{
-			Table: console.Table{W: &b}, Headers: true, Now: func() time.Time { return noon },
+			Table: terminal.Table{W: &b}, Headers: true, Now: func() time.Time { return noon },
 			OwnerKey: func(r *coppicev1.OwnerReference) string { return r.GetKind() + "/" + r.GetName() },
 		}
 		tc.set(p)
@@ -100,7 +100,7 @@ func TestTemplatesAndColumns(t *testing.T) {
 	b.Reset()
 	columns, err := jsonpath.ParseColumns("N:.metadata.name,OWNER:.metadata.ownerReferences[*].name")
 	must.Succeed(t, err)
-	p := &printing.ColumnsPrinter{Table: console.Table{W: &b}, Columns: columns, Headers: true}
+	p := &printing.ColumnsPrinter{Table: terminal.Table{W: &b}, Columns: columns, Headers: true}
 	if got, want := printed(t, &b, p, pod("a", owned), pod("b", nil)), "N   OWNER\na   a\nb   <none>\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

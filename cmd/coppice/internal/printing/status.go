@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -40,7 +40,7 @@ func statusOf(o *coppicev1.Object, finalizer func(name string) string) string {
 	for _, f := range m.GetFinalizers() {
 		by = append(by, finalizer(f))
 	}
-	return "Terminating (" + console.Short(by, console.Listed) + ")"
+	return "Terminating (" + terminal.Short(by, terminal.Listed) + ")"
 }
 
 // DeletionBegan returns when the deletion of a terminating object began: deletionTimestamp without the
@@ -68,9 +68,9 @@ func Expiry(m *coppicev1.ObjectMeta, now time.Time) string {
 		return ""
 	}
 	if left := m.GetExpiresAt().AsTime().Sub(now); left > 0 {
-		return "expires in " + console.Age(left)
+		return "expires in " + terminal.Age(left)
 	}
-	return "expired " + console.Age(now.Sub(m.GetExpiresAt().AsTime())) + " ago"
+	return "expired " + terminal.Age(now.Sub(m.GetExpiresAt().AsTime())) + " ago"
 }
 
 // ownersOf names the controller of an object, or its only owner, or counts its
@@ -84,7 +84,7 @@ func ownersOf(o *coppicev1.Object, ownerKey func(*coppicev1.OwnerReference) stri
 	case len(owners) == 1:
 		return ownerKey(owners[0])
 	case c == nil:
-		return console.Count(len(owners), "owner")
+		return terminal.Count(len(owners), "owner")
 	}
 	return fmt.Sprintf("%s +%d", ownerKey(c), len(owners)-1)
 }

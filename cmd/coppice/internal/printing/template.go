@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -49,7 +49,7 @@ func (p *TemplatePrinter) End() error {
 
 // ColumnsPrinter writes the columns that -o custom-columns describes.
 type ColumnsPrinter struct {
-	Table   console.Table
+	Table   terminal.Table
 	Columns []jsonpath.Column
 	Headers bool
 }

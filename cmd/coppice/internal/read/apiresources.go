@@ -11,7 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 type apiResourcesFlags struct {
@@ -48,7 +48,7 @@ says how to register one.`,
 			return kindsTable(s, kinds, f.noHeaders, nil)
 		}
 		for _, k := range kinds {
-			if _, err := fmt.Fprintln(s.Stdout, console.Printable(client.ResourceOf(k).String())); err != nil {
+			if _, err := fmt.Fprintln(s.Stdout, terminal.Printable(client.ResourceOf(k).String())); err != nil {
 				return err
 			}
 		}
@@ -66,7 +66,7 @@ says how to register one.`,
 
 // kindsTable lists kinds, with the words that name them, and with their status if it is given.
 func kindsTable(s *cli.Session, kinds []client.Kind, noHeaders bool, status func(client.Kind) string) error {
-	t := console.Table{W: s.Stdout}
+	t := terminal.Table{W: s.Stdout}
 	if !noHeaders {
 		headers := []string{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"}
 		if status != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -69,7 +69,7 @@ func whereText(w cli.Where, k client.Kind, selector string) string {
 	default:
 		in = fmt.Sprintf(" in namespace %q", w.NamespaceOf(k))
 	}
-	return in + console.Prefixed(" that match ", selector)
+	return in + terminal.Prefixed(" that match ", selector)
 }
 
 func (f *follower) event(e client.WatchEvent) error {

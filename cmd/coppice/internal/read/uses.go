@@ -8,8 +8,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -111,7 +111,7 @@ func writeUsers(s *cli.Session, n *coppicev1.GraphNode, output string) error {
 		if u.GetTerminating() {
 			state = "being deleted"
 		}
-		rows = append(rows, []string{u.GetResource() + "/" + u.GetName() + console.Prefixed(" in ", u.GetNamespace()), state})
+		rows = append(rows, []string{u.GetResource() + "/" + u.GetName() + terminal.Prefixed(" in ", u.GetNamespace()), state})
 	}
 	switch more := int(n.GetUsers()) - len(list); {
 	case output == cli.FormatJSON:
@@ -132,7 +132,7 @@ func writePairs(s *cli.Session, rows [][]string) error {
 		width = max(width, len(r[0]))
 	}
 	for _, r := range rows {
-		if _, err := fmt.Fprintf(s.Stdout, "%-*s  %s\n", width, console.Printable(r[0]), r[1]); err != nil {
+		if _, err := fmt.Fprintf(s.Stdout, "%-*s  %s\n", width, terminal.Printable(r[0]), r[1]); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/deletion"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -141,7 +141,7 @@ func waitIdle(ctx context.Context, s *cli.Session, timeout time.Duration) error 
 		}
 		if waiting != printed && limited.Err() == nil {
 			printed = waiting
-			if _, err := fmt.Fprintln(s.Stderr, "waiting: "+console.Printable(waiting)); err != nil {
+			if _, err := fmt.Fprintln(s.Stderr, "waiting: "+terminal.Printable(waiting)); err != nil {
 				return err
 			}
 		}

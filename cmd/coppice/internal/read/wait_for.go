@@ -8,8 +8,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -194,7 +194,7 @@ func existingObjects(ctx context.Context, s *cli.Session, t cli.Target, f waitFl
 }
 
 func waitConditions(ctx context.Context, s *cli.Session, k client.Kind, o *coppicev1.Object, once bool, conditions []condition) error {
-	m, key := o.GetMetadata(), console.Printable(printing.Key(k, o.GetMetadata().GetName()))
+	m, key := o.GetMetadata(), terminal.Printable(printing.Key(k, o.GetMetadata().GetName()))
 	for _, met := range conditions {
 		err := lookUntil(ctx, s, once, func() (bool, error) {
 			o, err := s.Objects(k, m.GetNamespace()).Get(ctx, m.GetName())

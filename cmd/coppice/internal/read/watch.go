@@ -12,9 +12,9 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/manifest"
 )
 
@@ -95,14 +95,14 @@ func watchObjects(ctx context.Context, s *cli.Session, args []string, f watchFla
 
 func printLine(s *cli.Session, k client.Kind, c changes.Change) error {
 	now := s.Clock()
-	_, err := fmt.Fprintf(s.Stdout, "%s  %s  %s%s\n", console.Clock(now, now), changeColour(s.Ink(), c.Typ),
-		console.Printable(console.WithNamespace(printing.Key(k, c.Object.GetMetadata().GetName()), c.Object.GetMetadata().GetNamespace())),
-		console.Prefixed("  ", console.Printable(strings.Join(changes.Of(c, s.OwnerKey), "; "))))
+	_, err := fmt.Fprintf(s.Stdout, "%s  %s  %s%s\n", terminal.Clock(now, now), changeColour(s.Ink(), c.Typ),
+		terminal.Printable(terminal.WithNamespace(printing.Key(k, c.Object.GetMetadata().GetName()), c.Object.GetMetadata().GetNamespace())),
+		terminal.Prefixed("  ", terminal.Printable(strings.Join(changes.Of(c, s.OwnerKey), "; "))))
 	return err
 }
 
 // changeColour colours the type of a change.
-func changeColour(i console.Ink, typ string) string {
+func changeColour(i terminal.Ink, typ string) string {
 	padded := fmt.Sprintf("%-8s", typ)
 	switch typ {
 	case changes.Added:

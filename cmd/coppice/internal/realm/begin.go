@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -158,7 +158,7 @@ func (f *BeginFlags) Config(ctx context.Context, t BeginTarget, realm, fallback 
 func WriteBegun(a *cli.App, b continuation.Begun, c continuation.Config, verb, from string) error {
 	_, err := fmt.Fprintf(a.Stdout, "realm %s: %s %s at revision %d from %s, commit %d of realm id %x\n"+
 		"its id is %x, and it is paused; its revisions continue at %d, and its graph services need the archive %s\nlook at it, then run: coppice realm resume %s\n",
-		c.Realm, verb, console.Count(b.Objects, "object"), b.Revision, from, b.Origin.Sequence, b.Origin.RealmID,
+		c.Realm, verb, terminal.Count(b.Objects, "object"), b.Revision, from, b.Origin.Sequence, b.Origin.RealmID,
 		b.RealmID, b.Continues, c.Archive, c.Realm)
 	return err
 }

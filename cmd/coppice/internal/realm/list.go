@@ -11,7 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -54,7 +54,7 @@ func listRealms(ctx context.Context, s *cli.Session, output string) error {
 	if err != nil {
 		return err
 	}
-	t := console.Table{W: s.Stdout}
+	t := terminal.Table{W: s.Stdout}
 	if output == cli.FormatTable {
 		if err := t.Text("NAME", "STATE", "AGE", "CREATED-BY", "WRITER"); err != nil {
 			return err
@@ -63,7 +63,7 @@ func listRealms(ctx context.Context, s *cli.Session, output string) error {
 	for _, r := range realms {
 		row := []string{r.GetName()}
 		if output == cli.FormatTable {
-			row = append(row, stateName(r), console.Age(s.Clock().Sub(time.UnixMicro(r.GetCreated()))), creator(r), orNone(r.GetWriter()))
+			row = append(row, stateName(r), terminal.Age(s.Clock().Sub(time.UnixMicro(r.GetCreated()))), creator(r), orNone(r.GetWriter()))
 		}
 		if err := t.Text(row...); err != nil {
 			return err
@@ -120,7 +120,7 @@ func describeRealm(ctx context.Context, s *cli.Session, name string) error {
 	if err != nil {
 		return err
 	}
-	t := console.Table{W: s.Stdout}
+	t := terminal.Table{W: s.Stdout}
 	rows := [][]string{
 		{"Name:", r.GetName()}, {"State:", stateName(r)},
 		{"Created:", when(r.GetCreated()) + " by " + creator(r)},
@@ -193,13 +193,13 @@ func storage(u *client.Storage, err error) [][]string {
 	if err != nil {
 		return [][]string{{"Storage:", "not shown: " + err.Error()}}
 	}
-	bytes := func(n uint64) string { return console.Bytes(int64(n)) }
+	bytes := func(n uint64) string { return terminal.Bytes(int64(n)) }
 	kept := "none: nothing is cut from the log"
 	switch {
 	case u.GetArchiveError() != "":
 		kept = "not shown: " + u.GetArchiveError()
 	case u.GetArchived():
-		kept = fmt.Sprintf("%s in %s", bytes(u.GetArchiveBytes()), console.Count(int(u.GetArchiveEntries()), "entry"))
+		kept = fmt.Sprintf("%s in %s", bytes(u.GetArchiveBytes()), terminal.Count(int(u.GetArchiveEntries()), "entry"))
 	}
 	rows := [][]string{{"Log:", bytes(u.GetLogBytes())}, {"State:", bytes(u.GetStateBytes())}, {"Archive:", kept}}
 	if due := nextCut(u); due != "" {
@@ -218,7 +218,7 @@ func nextCut(u *client.Storage) string {
 	}
 	var at []string
 	if n := u.GetCutAtBytes(); n > 0 {
-		at = append(at, "when the log has "+console.Bytes(int64(n)))
+		at = append(at, "when the log has "+terminal.Bytes(int64(n)))
 	}
 	if t := u.GetCutAt(); t > 0 {
 		at = append(at, "at "+when(t))

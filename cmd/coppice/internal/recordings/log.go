@@ -17,8 +17,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/segment"
 )
 
@@ -79,7 +79,7 @@ func usable(do func(ctx context.Context, args []string) error) func(*cobra.Comma
 type recordedFile struct {
 	*os.File
 	size int64
-	bar  *console.Bar
+	bar  *terminal.Bar
 }
 
 func openRecorded(a *cli.App, name, label string) (*recordedFile, error) {
@@ -133,8 +133,8 @@ func logVerify(a *cli.App, name string) error {
 	if err != nil {
 		return unusable(name, err)
 	}
-	_, err = fmt.Fprintf(a.Stdout, "complete: %s, sequence %d to %d, up to revision %d, %s\nrealm id %x, SHA-256 of the commits %x\n", console.Count(int(info.Commits), "commit"),
-		info.Before.Sequence+1, info.Last.Sequence, info.Last.Revision, console.Bytes(info.Size), info.RealmID, info.Hash)
+	_, err = fmt.Fprintf(a.Stdout, "complete: %s, sequence %d to %d, up to revision %d, %s\nrealm id %x, SHA-256 of the commits %x\n", terminal.Count(int(info.Commits), "commit"),
+		info.Before.Sequence+1, info.Last.Sequence, info.Last.Revision, terminal.Bytes(info.Size), info.RealmID, info.Hash)
 	return err
 }
 
@@ -277,8 +277,8 @@ revisions  %d to %d
 time       %s to %s
 size       %s, of %s in the log
 SHA-256    %s
-`, s.Version, console.Count(s.Blocks, "block"), s.RealmID, s.Commits, s.FirstSequence, s.LastSequence, s.FirstRevision, s.LastRevision,
-		s.FirstTime.Format(time.RFC3339), s.LastTime.Format(time.RFC3339), console.Bytes(s.Bytes), console.Bytes(s.MessageBytes), s.SHA256)
+`, s.Version, terminal.Count(s.Blocks, "block"), s.RealmID, s.Commits, s.FirstSequence, s.LastSequence, s.FirstRevision, s.LastRevision,
+		s.FirstTime.Format(time.RFC3339), s.LastTime.Format(time.RFC3339), terminal.Bytes(s.Bytes), terminal.Bytes(s.MessageBytes), s.SHA256)
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ SHA-256    %s
 		if _, err := fmt.Fprintln(w); err != nil {
 			return err
 		}
-		t := console.Table{W: w}
+		t := terminal.Table{W: w}
 		for _, row := range rows {
 			if err := t.Text(row...); err != nil {
 				return err

@@ -12,8 +12,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/recorder"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/segment"
 )
 
@@ -214,7 +214,7 @@ func (rec *recordRun) end(ctx context.Context, failure error) error {
 		return errors.Join(failure, err)
 	}
 	if skipped > 0 {
-		_, _ = fmt.Fprintf(rec.Stderr, "left out %s of an older history of the realm\n", console.Count(int(skipped), "commit"))
+		_, _ = fmt.Fprintf(rec.Stderr, "left out %s of an older history of the realm\n", terminal.Count(int(skipped), "commit"))
 	}
 	if err := writeRecorded(rec.Stdout, rec.out, &info, added); err != nil {
 		return errors.Join(failure, err)
@@ -233,7 +233,7 @@ func (rec *recordRun) end(ctx context.Context, failure error) error {
 }
 
 func writeRecorded(w io.Writer, name string, info *segment.Info, added uint64) error {
-	_, err := fmt.Fprintf(w, "%s: %s, sequence %d to %d, up to revision %d, %s; %d of them new\n", name, console.Count(int(info.Commits), "commit"),
-		info.Before.Sequence+1, info.Last.Sequence, info.Last.Revision, console.Bytes(info.Size), added)
+	_, err := fmt.Fprintf(w, "%s: %s, sequence %d to %d, up to revision %d, %s; %d of them new\n", name, terminal.Count(int(info.Commits), "commit"),
+		info.Before.Sequence+1, info.Last.Sequence, info.Last.Revision, terminal.Bytes(info.Size), added)
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/realm"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/services/graph/continuation"
 	"github.com/coppice-gc/coppice/services/graph/recording"
@@ -89,7 +89,7 @@ checksums that chain its commits, not by a key.`,
 }
 
 // replayBar returns the progress bar of a replay, and the function that moves it.
-func replayBar(a *cli.App) (bar *console.Bar, progress func(sequence, last uint64)) {
+func replayBar(a *cli.App) (bar *terminal.Bar, progress func(sequence, last uint64)) {
 	bar = a.Bar("replaying", "commit")
 	at := uint64(0)
 	return bar, func(sequence, last uint64) {
@@ -162,7 +162,7 @@ func replayOffline(ctx context.Context, a *cli.App, file, dir string) error {
 	if err != nil {
 		return unusable(file, err)
 	}
-	_, err = fmt.Fprintf(a.Stdout, "%s: replayed %s of %s in %s into %s, up to revision %d\n", file, console.Count(int(done.Events), "event"),
-		console.Count(int(done.Commits), "commit"), a.Clock().Sub(start).Round(time.Millisecond), dir, done.Last.Revision)
+	_, err = fmt.Fprintf(a.Stdout, "%s: replayed %s of %s in %s into %s, up to revision %d\n", file, terminal.Count(int(done.Events), "event"),
+		terminal.Count(int(done.Commits), "commit"), a.Clock().Sub(start).Round(time.Millisecond), dir, done.Last.Revision)
 	return err
 }

@@ -9,7 +9,7 @@ import (
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // Branch is an object in a drawing, with the branches below it.
@@ -48,7 +48,7 @@ func (d *Drawing) branch(n, from *coppicev1.GraphNode) (b *Branch, again bool) {
 	b = &Branch{key: KeyOfNode(n)}
 	ns := n.GetObject().GetMetadata().GetNamespace()
 	if from != nil && ns != from.GetObject().GetMetadata().GetNamespace() {
-		b.key = console.WithNamespace(b.key, ns)
+		b.key = terminal.WithNamespace(b.key, ns)
 	}
 	if d.Shown[UIDOf(n)] {
 		b.notes = []string{"(shown above)"}
@@ -56,10 +56,10 @@ func (d *Drawing) branch(n, from *coppicev1.GraphNode) (b *Branch, again bool) {
 	}
 	d.Shown[UIDOf(n)] = true
 	if used := d.uses(n); len(used) > 0 {
-		b.notes = []string{"uses " + console.Short(used, 3)}
+		b.notes = []string{"uses " + terminal.Short(used, 3)}
 	}
 	if n.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
-		b.ending = "Terminating" + console.Prefixed(": ", d.BlockedBy(n))
+		b.ending = "Terminating" + terminal.Prefixed(": ", d.BlockedBy(n))
 	}
 	return b, false
 }
@@ -82,7 +82,7 @@ func (d *Drawing) Down(n, from *coppicev1.GraphNode) *Branch {
 	}
 	b.notes = append(b.notes, d.otherOwners(n, from)...)
 	if d.depth++; d.depth > maxDepth && len(rest) > 0 {
-		b.below = append(b.below, &Branch{key: "… " + console.Count(len(rest), "dependent") + ", and what is below"})
+		b.below = append(b.below, &Branch{key: "… " + terminal.Count(len(rest), "dependent") + ", and what is below"})
 		rest = nil
 	}
 	for _, m := range rest {
@@ -138,7 +138,7 @@ func (d *Drawing) uses(n *coppicev1.GraphNode) (used []string) {
 	}
 	for _, u := range n.GetObject().GetMetadata().GetUses() {
 		name := d.OwnerKey(&coppicev1.OwnerReference{ApiVersion: u.GetGroup() + "/", Kind: u.GetKind(), Name: u.GetName()})
-		name = console.WithNamespace(name, u.GetNamespace())
+		name = terminal.WithNamespace(name, u.GetNamespace())
 		if u.GetUid() == "" {
 			name += " (unresolved)"
 		}
@@ -175,7 +175,7 @@ func (d *Drawing) otherOwners(n, from *coppicev1.GraphNode) []string {
 		if from == nil {
 			also = "owned by "
 		}
-		notes = slices.Insert(notes, 0, also+console.Short(owners, 3))
+		notes = slices.Insert(notes, 0, also+terminal.Short(owners, 3))
 	}
 	return notes
 }
@@ -188,7 +188,7 @@ func (d *Drawing) Up(n *coppicev1.GraphNode) *Branch {
 	}
 	owners := n.GetObject().GetMetadata().GetOwnerReferences()
 	if d.depth++; d.depth > maxDepth && len(owners) > 0 {
-		b.below = append(b.below, &Branch{key: "… " + console.Count(len(owners), "owner") + ", and what is above"})
+		b.below = append(b.below, &Branch{key: "… " + terminal.Count(len(owners), "owner") + ", and what is above"})
 		owners = nil
 	}
 	for i, r := range owners {
@@ -209,7 +209,7 @@ func (d *Drawing) Up(n *coppicev1.GraphNode) *Branch {
 }
 
 // Write draws the branch with lines.
-func (b *Branch) Write(w io.Writer, i console.Ink) error {
+func (b *Branch) Write(w io.Writer, i terminal.Ink) error {
 	var out strings.Builder
 	b.line(&out, i)
 	b.writeBelow(&out, "", i)
@@ -217,18 +217,18 @@ func (b *Branch) Write(w io.Writer, i console.Ink) error {
 	return err
 }
 
-func (b *Branch) line(out *strings.Builder, i console.Ink) {
-	parts := []string{console.Printable(b.key)}
+func (b *Branch) line(out *strings.Builder, i terminal.Ink) {
+	parts := []string{terminal.Printable(b.key)}
 	for _, n := range b.notes {
-		parts = append(parts, i.Dim(console.Printable(n)))
+		parts = append(parts, i.Dim(terminal.Printable(n)))
 	}
 	if b.ending != "" {
-		parts = append(parts, i.Yellow(console.Printable(b.ending)))
+		parts = append(parts, i.Yellow(terminal.Printable(b.ending)))
 	}
 	out.WriteString(strings.Join(parts, "  ") + "\n")
 }
 
-func (b *Branch) writeBelow(out *strings.Builder, indent string, i console.Ink) {
+func (b *Branch) writeBelow(out *strings.Builder, indent string, i terminal.Ink) {
 	for at, c := range b.below {
 		fork, next := "├─ ", "│  "
 		if at == len(b.below)-1 {

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit/must"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -77,7 +77,7 @@ func draw(t *testing.T, f *Family, root string, up, all bool) string {
 	} else {
 		drawn = d.Down(f.Nodes[root], nil)
 	}
-	must.Succeed(t, drawn.Write(&b, console.Ink{}))
+	must.Succeed(t, drawn.Write(&b, terminal.Ink{}))
 	return b.String()
 }
 

@@ -9,7 +9,7 @@ import (
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // PlanDrawing draws the objects of a plan.
@@ -49,7 +49,7 @@ func (d *PlanDrawing) Trees() []*Branch {
 func (d *PlanDrawing) down(o *coppicev1.PlannedObject, namespace string, depth int) *Branch {
 	b := &Branch{key: o.GetResource() + "/" + o.GetName()}
 	if o.GetNamespace() != namespace {
-		b.key = console.WithNamespace(b.key, o.GetNamespace())
+		b.key = terminal.WithNamespace(b.key, o.GetNamespace())
 	}
 	if o.GetTerminating() {
 		b.notes = append(b.notes, "Terminating")
@@ -63,7 +63,7 @@ func (d *PlanDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 	b.ending = d.outcome(o) + d.expiry(o)
 	below := d.below[o.GetUid()]
 	if depth >= maxDepth && len(below) > 0 {
-		b.below = append(b.below, &Branch{key: "… " + console.Count(len(below), "object") + ", and what is below"})
+		b.below = append(b.below, &Branch{key: "… " + terminal.Count(len(below), "object") + ", and what is below"})
 		return b
 	}
 	plain := map[string][]*coppicev1.PlannedObject{} // by resource
@@ -112,10 +112,10 @@ func (d *PlanDrawing) plain(o *coppicev1.PlannedObject) bool {
 // expiry says when an object that stays is deleted because of the time.
 func (d *PlanDrawing) expiry(o *coppicev1.PlannedObject) (text string) {
 	if at := o.GetExpiresAt(); at != 0 {
-		text = "; expires at " + console.Clock(time.UnixMicro(at), d.now)
+		text = "; expires at " + terminal.Clock(time.UnixMicro(at), d.now)
 	}
 	if policy := o.GetNoticePolicy(); policy != "" {
-		text += fmt.Sprintf("; expiry policy %s has given notice until %s", policy, console.Clock(time.UnixMicro(o.GetNoticeEnds()), d.now))
+		text += fmt.Sprintf("; expiry policy %s has given notice until %s", policy, terminal.Clock(time.UnixMicro(o.GetNoticeEnds()), d.now))
 	}
 	return text
 }
@@ -139,7 +139,7 @@ func (d *PlanDrawing) outcome(o *coppicev1.PlannedObject) string {
 		}
 		return "removed after " + by
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED:
-		return "blocked" + console.Prefixed(" by ", by)
+		return "blocked" + terminal.Prefixed(" by ", by)
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED:
 		return "orphaned by " + strings.Join(lost, ", ")
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED:

@@ -5,7 +5,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/restore"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 )
 
 // maxAlike is the number of objects of one kind below one owner, with nothing below them, that are
@@ -29,7 +29,7 @@ func Restoration(p *restore.Plan, all bool) []*Branch {
 	}
 	for _, i := range p.Objects {
 		m := i.Object.GetMetadata()
-		b := &Branch{key: console.WithNamespace(i.Resource+"/"+m.GetName(), m.GetNamespace()), notes: []string{"created again"}}
+		b := &Branch{key: terminal.WithNamespace(i.Resource+"/"+m.GetName(), m.GetNamespace()), notes: []string{"created again"}}
 		if f := m.GetFinalizers(); len(f) > 0 {
 			b.notes[0] += " with " + strings.Join(f, ", ")
 		}
@@ -42,7 +42,7 @@ func Restoration(p *restore.Plan, all bool) []*Branch {
 		for _, r := range s.Back {
 			back = append(back, r.GetKind()+"/"+r.GetName())
 		}
-		place(&Branch{key: console.WithNamespace(s.Resource+"/"+m.GetName(), m.GetNamespace()), notes: []string{"gets back " + strings.Join(back, ", ")}}, s.Back)
+		place(&Branch{key: terminal.WithNamespace(s.Resource+"/"+m.GetName(), m.GetNamespace()), notes: []string{"gets back " + strings.Join(back, ", ")}}, s.Back)
 	}
 	if !all {
 		roots = few(roots)
@@ -76,7 +76,7 @@ func few(list []*Branch) []*Branch {
 		case !counted[what]:
 			counted[what] = true
 			resource, _, _ := strings.Cut(b.key, "/")
-			rest = append(rest, &Branch{key: console.Count(count[what], "object") + " of " + resource, notes: b.notes})
+			rest = append(rest, &Branch{key: terminal.Count(count[what], "object") + " of " + resource, notes: b.notes})
 		}
 	}
 	return rest

@@ -12,8 +12,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -140,7 +140,7 @@ func named(k client.Kind, namespace, name string) string {
 	if namespace != "" {
 		name += " (" + namespace + ")"
 	}
-	return console.Printable(name)
+	return terminal.Printable(name)
 }
 
 // unified returns the unified difference of two texts.

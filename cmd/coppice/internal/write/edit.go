@@ -13,8 +13,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -66,7 +66,7 @@ func editObject(ctx context.Context, s *cli.Session, args []string, w cli.Where)
 		return fmt.Errorf("edit %s: %w; the edited manifest is in %s", printing.Key(k, name), err, path)
 	}
 	_ = os.Remove(path)
-	_, err = fmt.Fprintf(s.Stdout, "%s %s\n", console.Printable(printing.Key(k, name)), done)
+	_, err = fmt.Fprintf(s.Stdout, "%s %s\n", terminal.Printable(printing.Key(k, name)), done)
 	return err
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -89,11 +89,11 @@ func importAll(ctx context.Context, s *cli.Session, args []string, f writeFlags)
 	switch {
 	case len(im.uids) == 0:
 	case dry:
-		_, err = fmt.Fprintf(s.Stdout, "%s%s\n", console.Count(len(im.uids), "object"), mode.Suffix())
+		_, err = fmt.Fprintf(s.Stdout, "%s%s\n", terminal.Count(len(im.uids), "object"), mode.Suffix())
 	default:
 		if err = im.summary(ctx); errors.Is(err, client.ErrForbidden) {
 			s.Missing(lookup.AboutClasses, err)
-			_, err = fmt.Fprintf(s.Stdout, "%s\n", console.Count(len(im.uids), "object"))
+			_, err = fmt.Fprintf(s.Stdout, "%s\n", terminal.Count(len(im.uids), "object"))
 		}
 	}
 	return errors.Join(err, im.failed.Err("imported", len(entries)))
@@ -335,9 +335,9 @@ func (im *importer) summary(ctx context.Context) error {
 		return err
 	}
 	if sum.lost > 0 {
-		_, _ = fmt.Fprintf(im.Stderr, "%s no owner keeps %s, which the collector deletes\n", im.Ink().Yellow("warning:"), console.Count(sum.lost, "object"))
+		_, _ = fmt.Fprintf(im.Stderr, "%s no owner keeps %s, which the collector deletes\n", im.Ink().Yellow("warning:"), terminal.Count(sum.lost, "object"))
 	}
-	_, err := fmt.Fprintf(im.Stdout, "%s: %s\n", console.Count(len(im.uids), "object"), sum)
+	_, err := fmt.Fprintf(im.Stdout, "%s: %s\n", terminal.Count(len(im.uids), "object"), sum)
 	return err
 }
 
@@ -379,7 +379,7 @@ func (r references) String() string {
 	var parts []string
 	add := func(n int, noun, what string) {
 		if n > 0 {
-			parts = append(parts, console.Count(n, noun)+what)
+			parts = append(parts, terminal.Count(n, noun)+what)
 		}
 	}
 	add(r.solid, "reference", " solid")

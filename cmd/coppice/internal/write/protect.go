@@ -8,8 +8,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/plan"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -137,10 +137,10 @@ func collectedNow(ctx context.Context, objects client.ResourceClient, m *coppice
 	var list []string
 	for _, o := range p.GetObjects() {
 		if key := o.GetResource() + "/" + o.GetName(); goes[o.GetUid()] {
-			list = append(list, console.WithNamespace(key, otherNamespace(o.GetNamespace(), m.GetNamespace())))
+			list = append(list, terminal.WithNamespace(key, otherNamespace(o.GetNamespace(), m.GetNamespace())))
 		}
 	}
-	return console.Prefixed("; deleted now: ", console.Printable(console.Short(list, listedCollected))), nil
+	return terminal.Prefixed("; deleted now: ", terminal.Printable(terminal.Short(list, listedCollected))), nil
 }
 
 // otherNamespace returns a namespace, "" if it is the one that the reader expects.

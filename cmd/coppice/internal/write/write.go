@@ -10,8 +10,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -152,7 +152,7 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 				return err
 			}
 		case o.text != "":
-			if _, err := fmt.Fprintf(w.Stdout, "%s %s%s\n", console.Printable(o.Key()), o.text, w.mode.Suffix()); err != nil {
+			if _, err := fmt.Fprintf(w.Stdout, "%s %s%s\n", terminal.Printable(o.Key()), o.text, w.mode.Suffix()); err != nil {
 				return err
 			}
 		}

@@ -1,3 +1,0 @@
-// Package console writes text for people: colours, tables, numbers with their nouns,
-// ages, and names without control characters.
-package console
