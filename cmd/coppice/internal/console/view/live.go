@@ -1,0 +1,35 @@
+package view
+
+// Ask is a message of the browser on the WebSocket /api/live. Each tab has one.
+type Ask struct {
+	// ID is chosen by the browser, and is that of the messages which follow; it is not 0.
+	ID int `json:"id"`
+	// End ends what was asked for with the ID. The other fields are ignored then.
+	End   bool   `json:"end,omitempty"`
+	Realm string `json:"realm,omitempty"`
+	// View is Overview or Object.
+	View string `json:"view,omitempty"`
+	// UID is that of the object.
+	UID string `json:"uid,omitempty"`
+}
+
+// The views of Ask.
+const (
+	ViewOverview = "Overview"
+	ViewObject   = "Object"
+)
+
+// News is a message to the browser on the WebSocket.
+type News struct {
+	// ID is that of the Ask; 0 for what is about the connection.
+	ID int `json:"id"`
+	// Overview is the whole overview.
+	Overview *Overview `json:"overview,omitempty"`
+	// Changed: the object, its owners or its dependents have changed, and are to be read again.
+	Changed bool `json:"changed,omitempty"`
+	// Error says why no news arrives. If it has retry, the server goes on trying.
+	Error *Failure `json:"error,omitempty"`
+	// Lost says why no news arrives for now, as when the connection to NATS is lost. Found: it is back.
+	Lost  string `json:"lost,omitempty"`
+	Found bool   `json:"found,omitempty"`
+}
