@@ -19,7 +19,7 @@ import (
 // unrecorded are the verbs of which the log has nothing, since they change no object of a realm.
 var unrecorded = []string{
 	bus.VerbGet, bus.VerbList, bus.VerbWatch, bus.VerbResolve, bus.VerbPlan, bus.VerbStatus, bus.VerbReadLog, bus.VerbReadPast, bus.VerbReadWarnings, bus.VerbBrakes,
-	bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.VerbConsumeExpiry, bus.VerbListConsumers, bus.VerbListFinalizers,
+	bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.VerbConsumeExpiry, bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbWatchGraph,
 	bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbLease,
 	bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms, // of the list of realms: the graph service logs them
 }

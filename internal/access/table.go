@@ -31,11 +31,14 @@ func (f *File) Table() *Table {
 		of := &user{realms: map[string]*Rules{}}
 		compile := func(realm string) *Rules {
 			r := &Rules{verbs: map[string]*scope{}, user: u, runs: len(u.Realms) == 0 || slices.Contains(u.Realms, All) || slices.Contains(u.Realms, realm)}
+			var added []Rule
 			for _, rule := range rules {
 				if slices.Contains(rule.Realms, realm) || slices.Contains(rule.Realms, All) || realm == bus.SystemRealm {
 					r.add(&rule)
+					added = append(added, rule)
 				}
 			}
+			r.digest = digestOf(added)
 			return r
 		}
 		for _, rule := range rules {
@@ -49,10 +52,15 @@ func (f *File) Table() *Table {
 		of.realms[bus.SystemRealm] = compile(bus.SystemRealm) // requests about the list of realms
 		t.users[name] = of
 	}
-	data, _ := json.Marshal(f) // it has strings only; maps are in the order of their keys
-	sum := sha256.Sum256(data)
-	t.digest = hex.EncodeToString(sum[:8])
+	t.digest = digestOf(f)
 	return t
+}
+
+// digestOf returns 16 hexadecimal digits that identify what v has. It has strings only, and maps are in the order of their keys.
+func digestOf(v any) string {
+	data, _ := json.Marshal(v)
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
 }
 
 // Digest identifies what the table says: 16 hexadecimal digits, equal for files of equal content, whatever their
@@ -84,13 +92,22 @@ func (t *Table) Of(actor, realm string) (rules *Rules, ok bool) {
 
 // Rules are what a user may do in a realm. nil allows everything.
 type Rules struct {
-	user  *User
-	verbs map[string]*scope
-	runs  bool // the finalizers, agents and notices of the user are for this realm, too
+	user   *User
+	verbs  map[string]*scope
+	digest string
+	runs   bool // the finalizers, agents and notices of the user are for this realm, too
 }
 
 // None are rules that allow nothing.
-func None() *Rules { return &Rules{user: &User{}} }
+func None() *Rules { return &Rules{user: &User{}, digest: digestOf([]Rule(nil))} }
+
+// Digest identifies the rules: equal for equal rules of a user in a realm, whatever the file says of others; empty for nil.
+func (r *Rules) Digest() string {
+	if r == nil {
+		return ""
+	}
+	return r.digest
+}
 
 // scope is where a verb is allowed.
 type scope struct {

@@ -24,7 +24,7 @@ var groups = map[string][]string{
 // only objects that the user may get.
 var explaining = []string{
 	bus.VerbResolve, bus.VerbPlan, bus.VerbReadWarnings, bus.VerbReadLog, bus.VerbListParked, bus.VerbListFinalizers, bus.VerbListConsumers,
-	bus.VerbStatus, bus.VerbBrakes,
+	bus.VerbStatus, bus.VerbBrakes, bus.VerbWatchGraph,
 }
 
 // ofFields are the verbs that come with the finalizers, agents and notices of a user, and with nothing else.
@@ -36,7 +36,7 @@ var aboutRealm = []string{bus.VerbVerify, bus.VerbArchive, bus.VerbResume, bus.V
 // filtered are the verbs whose subjects name no kind or namespace, and whose replies have what the user may see: of leases, its own.
 var filtered = []string{
 	bus.VerbReadLog, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbListFinalizers, bus.VerbListConsumers, bus.VerbStatus, bus.VerbBrakes,
-	bus.VerbLease,
+	bus.VerbLease, bus.VerbWatchGraph,
 }
 
 // reading are the verbs that change nothing. For all others, * does not stand for kinds of the group coppice.dev.

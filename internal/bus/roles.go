@@ -276,7 +276,7 @@ func readingRole(user, about string, more, realms []string) Role {
 	r := Role{Name: user, About: about, Publish: []string{api(SystemRealm, user, VerbListRealms)}}
 	for _, realm := range realms {
 		for _, verb := range append([]string{
-			VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan, VerbStatus, VerbReadWarnings, VerbListConsumers, VerbListFinalizers, VerbListParked, VerbBrakes,
+			VerbGet, VerbList, VerbWatch, VerbWatchGraph, VerbResolve, VerbPlan, VerbStatus, VerbReadWarnings, VerbListConsumers, VerbListFinalizers, VerbListParked, VerbBrakes,
 		}, more...) {
 			r.Publish = append(r.Publish, api(realm, user, verb))
 		}

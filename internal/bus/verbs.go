@@ -33,6 +33,7 @@ const (
 	VerbReadWarnings     = "readwarnings"
 	VerbListConsumers    = "listconsumers"
 	VerbListFinalizers   = "listfinalizers"
+	VerbWatchGraph       = "watchgraph" // the objects of all kinds, without their contents
 	VerbListParked       = "listparked"
 	VerbRetryParked      = "retryparked"
 	VerbDropParked       = "dropparked"
@@ -64,7 +65,7 @@ func Verbs() []string {
 		VerbCreate, VerbGet, VerbList, VerbWatch, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply, VerbApplyAcross,
 		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve, VerbPlan,
 		VerbStatus, VerbForceFinalizer, VerbProtect, VerbUnprotect, VerbVeto, VerbRestore, VerbDeleteUnreadable,
-		VerbConsumeFinalizer, VerbConsumeAgent, VerbConsumeExpiry, VerbReadLog, VerbReadPast, VerbReadWarnings, VerbListConsumers, VerbListFinalizers,
+		VerbConsumeFinalizer, VerbConsumeAgent, VerbConsumeExpiry, VerbReadLog, VerbReadPast, VerbReadWarnings, VerbListConsumers, VerbListFinalizers, VerbWatchGraph,
 		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbArchive, VerbResume, VerbBrakes, VerbReleaseBrake, VerbLease,
 		VerbCreateRealm, VerbDeleteRealm, VerbListRealms,
 	}
@@ -80,7 +81,7 @@ func PastVerbs() []string { return []string{VerbReadLog, VerbReadPast} }
 // accounts the export of such a verb has the response type stream.
 func IsStream(verb string) bool {
 	switch verb {
-	case VerbWatch, VerbReadLog, VerbReadWarnings, VerbVerify:
+	case VerbWatch, VerbWatchGraph, VerbReadLog, VerbReadWarnings, VerbVerify:
 		return true
 	}
 	return false

@@ -275,6 +275,14 @@ func (o Object) API() *coppicev1.Object {
 	}
 }
 
+// WithoutContents returns the part of an object that watches of the graph send: apiVersion, kind, and
+// metadata without annotations, generateName and uses.
+func (o Object) WithoutContents() *coppicev1.Object {
+	n := *o.Node
+	n.Uses = nil
+	return Object{Node: &n, Body: &coppicev1.Body{Labels: o.Body.GetLabels()}}.API()
+}
+
 // Brief returns the part of an object that replies to commands on many objects have: its
 // identity and the state of its deletion. The sender has the rest.
 func (o Object) Brief() *coppicev1.Object {

@@ -130,6 +130,7 @@ func (r *following) serveReplica() (*serve.Server, error) {
 		Streams: streams.Config{
 			Admit:     r.hub.Admit,
 			Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
+			Graph:     r.hub.ServeGraph,
 			Verify:    r.verify,
 			Archive:   r.archiveVerb(),
 			Log:       wholelog.NewLineage(r.clientLog),

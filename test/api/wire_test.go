@@ -37,7 +37,7 @@ func TestDiscovery(t *testing.T) {
 		want := "coppice-writer"
 		if slices.Contains([]string{
 			bus.VerbResolve, bus.VerbWatch, bus.VerbPlan, bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbReadWarnings,
-			bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbLease,
+			bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbWatchGraph, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbLease,
 		}, verb) {
 			want = "coppice-replica"
 		}

@@ -21,7 +21,7 @@ import (
 var requests = map[string]proto.Message{
 	bus.VerbCreate: &coppicev1.ObjectsRequest{}, bus.VerbUpdate: &coppicev1.ObjectsRequest{}, bus.VerbUpdateStatus: &coppicev1.ObjectsRequest{}, bus.VerbApply: &coppicev1.ObjectsRequest{}, bus.VerbApplyAcross: &coppicev1.ObjectsRequest{},
 	bus.VerbPatch: &coppicev1.PatchRequest{}, bus.VerbImport: &coppicev1.ImportRequest{}, bus.VerbRestore: &coppicev1.RestoreRequest{}, bus.VerbGet: &coppicev1.GetRequest{}, bus.VerbList: &coppicev1.ListRequest{},
-	bus.VerbWatch: &coppicev1.WatchRequest{}, bus.VerbDelete: &coppicev1.DeleteRequest{}, bus.VerbDeleteCollection: &coppicev1.DeleteCollectionRequest{},
+	bus.VerbWatch: &coppicev1.WatchRequest{}, bus.VerbWatchGraph: &coppicev1.WatchGraphRequest{}, bus.VerbDelete: &coppicev1.DeleteRequest{}, bus.VerbDeleteCollection: &coppicev1.DeleteCollectionRequest{},
 	bus.VerbRemoveFinalizer: &coppicev1.RemoveFinalizerRequest{}, bus.VerbResolve: &coppicev1.ResolveObjectsRequest{}, bus.VerbPlan: &coppicev1.PlanRequest{}, bus.VerbStatus: &coppicev1.StatusRequest{},
 	bus.VerbConsumeFinalizer: &coppicev1.ConsumeRequest{}, bus.VerbConsumeAgent: &coppicev1.ConsumeRequest{}, bus.VerbConsumeExpiry: &coppicev1.ConsumeRequest{}, bus.VerbReadLog: &coppicev1.ReadLogRequest{}, bus.VerbReadPast: &coppicev1.ReadPastRequest{},
 	bus.VerbReadWarnings: &coppicev1.ReadWarningsRequest{}, bus.VerbListConsumers: &coppicev1.ListConsumersRequest{}, bus.VerbListParked: &coppicev1.ListParkedRequest{},
@@ -204,7 +204,7 @@ func (d *drawer) literal(pattern string) string {
 // realmWide reports whether the subject of a verb names no resource.
 func realmWide(verb string) bool {
 	switch verb {
-	case bus.VerbConsumeFinalizer, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbBrakes, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbResume, bus.VerbLease,
+	case bus.VerbConsumeFinalizer, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbWatchGraph, bus.VerbBrakes, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbArchive, bus.VerbResume, bus.VerbLease,
 		bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms:
 		return true
 	}

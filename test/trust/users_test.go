@@ -365,6 +365,7 @@ func (p *prober) aboutRealm(objects []owned) {
 	for verb, m := range map[string]proto.Message{
 		"readlog": &coppicev1.ReadLogRequest{FromSequence: 1}, "readwarnings": &coppicev1.ReadWarningsRequest{}, "listparked": &coppicev1.ListParkedRequest{Content: true},
 		"listfinalizers": &coppicev1.ListFinalizersRequest{}, "status": &coppicev1.StatusRequest{}, "brakes": &coppicev1.BrakesRequest{}, "listconsumers": &coppicev1.ListConsumersRequest{},
+		"watchgraph":  &coppicev1.WatchGraphRequest{Page: true},
 		"retryparked": &coppicev1.ParkedRequest{Ids: []uint64{1 << 40}},
 	} {
 		some := slices.ContainsFunc(rulesOf(p.f, p.user), func(r access.Rule) bool { return among(r.Verbs, verb) })
@@ -414,7 +415,7 @@ func (p *prober) ask(at bus.API, m proto.Message) error {
 		p.replies.Write(reply.Data)
 		fmt.Fprint(&p.replies, reply.Header)
 		err = rpc.Refusal(reply)
-		if !bus.IsStream(at.Verb) || at.Verb == "watch" || len(reply.Data) == 0 && len(reply.Header) == 0 {
+		if !bus.IsStream(at.Verb) || at.Verb == "watch" || at.Verb == "watchgraph" || len(reply.Data) == 0 && len(reply.Header) == 0 {
 			return err
 		}
 		if err != nil {

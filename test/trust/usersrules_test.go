@@ -51,7 +51,7 @@ func among(verbs []string, v string) bool {
 			return true
 		}
 		gets := name == "get" || name == "read"
-		return gets && slices.Contains([]string{"resolve", "plan", "readwarnings", "readlog", "listparked", "listfinalizers", "listconsumers", "status", "brakes"}, v)
+		return gets && slices.Contains([]string{"resolve", "plan", "readwarnings", "readlog", "listparked", "listfinalizers", "listconsumers", "status", "brakes", "watchgraph"}, v)
 	})
 }
 

@@ -309,7 +309,7 @@ func (x PlanBlocker_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlanBlocker_Type.Descriptor instead.
 func (PlanBlocker_Type) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{41, 0}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{44, 0}
 }
 
 // ObjectsRequest is the request of create, update, updatestatus and apply. The
@@ -2499,6 +2499,262 @@ func (x *WatchEvent) GetReason() Reason {
 	return Reason_REASON_UNSPECIFIED
 }
 
+// WatchGraphRequest is the request of watchgraph: the objects of all kinds that the actor may
+// get, without their contents. The reply is a stream of GraphBatch, or one GraphBatch if page
+// is true.
+type WatchGraphRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Changes after this revision. Zero: from now on. The first batch then has no changes, and
+	// the revision that the changes follow.
+	FromRevision uint64 `protobuf:"varint,1,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
+	// The replica waits until it has reached this revision.
+	MinRevision uint64 `protobuf:"varint,2,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	// If true: a page of the objects that exist now, in one batch, and no changes. Pages are
+	// ordered by resource, namespace and name.
+	Page bool `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// GraphBatch.continue of the page before; empty for the first page.
+	Continue string `protobuf:"bytes,4,opt,name=continue,proto3" json:"continue,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchGraphRequest) Reset() {
+	*x = WatchGraphRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchGraphRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchGraphRequest) ProtoMessage() {}
+
+func (x *WatchGraphRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchGraphRequest.ProtoReflect.Descriptor instead.
+func (*WatchGraphRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *WatchGraphRequest) GetFromRevision() uint64 {
+	if x != nil {
+		return x.FromRevision
+	}
+	return 0
+}
+
+func (x *WatchGraphRequest) GetMinRevision() uint64 {
+	if x != nil {
+		return x.MinRevision
+	}
+	return 0
+}
+
+func (x *WatchGraphRequest) GetPage() bool {
+	if x != nil {
+		return x.Page
+	}
+	return false
+}
+
+func (x *WatchGraphRequest) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
+func (x *WatchGraphRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// GraphBatch is a message of watchgraph. One without changes, sent every 5 s, shows that the
+// watch is alive.
+type GraphBatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in WatchBatch.
+	PreviousRevision uint64 `protobuf:"varint,1,opt,name=previous_revision,json=previousRevision,proto3" json:"previous_revision,omitempty"`
+	// Every change up to this revision has been sent. That of a page is the revision of the
+	// state that it was read from.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The changes, ordered by revision; the objects of a page, each as TYPE_ADDED.
+	Changes []*GraphChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Why the watch ends, in its last batch.
+	Error *Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// Gets the next page; empty on the last, and in batches that are no pages.
+	Continue string `protobuf:"bytes,5,opt,name=continue,proto3" json:"continue,omitempty"`
+	// True if the users file leaves out some objects for the actor.
+	Partial bool `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
+	// Identifies what the users file allows the actor; empty if it allows everything. A client
+	// that has received another value before must read all objects again: it may have objects
+	// that the actor may not get any more, and lack others.
+	Rules         string `protobuf:"bytes,7,opt,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphBatch) Reset() {
+	*x = GraphBatch{}
+	mi := &file_coppice_v1_api_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphBatch) ProtoMessage() {}
+
+func (x *GraphBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphBatch.ProtoReflect.Descriptor instead.
+func (*GraphBatch) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *GraphBatch) GetPreviousRevision() uint64 {
+	if x != nil {
+		return x.PreviousRevision
+	}
+	return 0
+}
+
+func (x *GraphBatch) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *GraphBatch) GetChanges() []*GraphChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *GraphBatch) GetError() *Status {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *GraphBatch) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
+func (x *GraphBatch) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+func (x *GraphBatch) GetRules() string {
+	if x != nil {
+		return x.Rules
+	}
+	return ""
+}
+
+// GraphChange is a change of an object, without the contents of the object.
+type GraphChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The type of the change.
+	Type WatchEvent_Type `protobuf:"varint,1,opt,name=type,proto3,enum=coppice.v1.WatchEvent_Type" json:"type,omitempty"`
+	// The resource of the object, such as pods or deployments.apps.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The object after the change: apiVersion, kind, and metadata without annotations,
+	// generateName and uses. Objects that wait for their initializers are included. TYPE_DELETED
+	// has the object as it was before without its labels, with the revision of its removal.
+	Object        *Object `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphChange) Reset() {
+	*x = GraphChange{}
+	mi := &file_coppice_v1_api_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphChange) ProtoMessage() {}
+
+func (x *GraphChange) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphChange.ProtoReflect.Descriptor instead.
+func (*GraphChange) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GraphChange) GetType() WatchEvent_Type {
+	if x != nil {
+		return x.Type
+	}
+	return WatchEvent_TYPE_UNSPECIFIED
+}
+
+func (x *GraphChange) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *GraphChange) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
 // ResolveObjectsRequest is the request of resolve: objects, the classes of their owners,
 // and the owners and dependents of objects.
 type ResolveObjectsRequest struct {
@@ -2525,7 +2781,7 @@ type ResolveObjectsRequest struct {
 
 func (x *ResolveObjectsRequest) Reset() {
 	*x = ResolveObjectsRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[28]
+	mi := &file_coppice_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2793,7 @@ func (x *ResolveObjectsRequest) String() string {
 func (*ResolveObjectsRequest) ProtoMessage() {}
 
 func (x *ResolveObjectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[28]
+	mi := &file_coppice_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2806,7 @@ func (x *ResolveObjectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveObjectsRequest.ProtoReflect.Descriptor instead.
 func (*ResolveObjectsRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResolveObjectsRequest) GetNames() []string {
@@ -2630,7 +2886,7 @@ type ResolveObjectsReply struct {
 
 func (x *ResolveObjectsReply) Reset() {
 	*x = ResolveObjectsReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[29]
+	mi := &file_coppice_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2898,7 @@ func (x *ResolveObjectsReply) String() string {
 func (*ResolveObjectsReply) ProtoMessage() {}
 
 func (x *ResolveObjectsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[29]
+	mi := &file_coppice_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2911,7 @@ func (x *ResolveObjectsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveObjectsReply.ProtoReflect.Descriptor instead.
 func (*ResolveObjectsReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ResolveObjectsReply) GetRevision() uint64 {
@@ -2756,7 +3012,7 @@ type GraphNode struct {
 
 func (x *GraphNode) Reset() {
 	*x = GraphNode{}
-	mi := &file_coppice_v1_api_proto_msgTypes[30]
+	mi := &file_coppice_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +3024,7 @@ func (x *GraphNode) String() string {
 func (*GraphNode) ProtoMessage() {}
 
 func (x *GraphNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[30]
+	mi := &file_coppice_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +3037,7 @@ func (x *GraphNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphNode.ProtoReflect.Descriptor instead.
 func (*GraphNode) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GraphNode) GetResource() string {
@@ -2956,7 +3212,7 @@ type NoticeStatus struct {
 
 func (x *NoticeStatus) Reset() {
 	*x = NoticeStatus{}
-	mi := &file_coppice_v1_api_proto_msgTypes[31]
+	mi := &file_coppice_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3224,7 @@ func (x *NoticeStatus) String() string {
 func (*NoticeStatus) ProtoMessage() {}
 
 func (x *NoticeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[31]
+	mi := &file_coppice_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3237,7 @@ func (x *NoticeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoticeStatus.ProtoReflect.Descriptor instead.
 func (*NoticeStatus) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NoticeStatus) GetPolicy() string {
@@ -3054,7 +3310,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_coppice_v1_api_proto_msgTypes[32]
+	mi := &file_coppice_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3322,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[32]
+	mi := &file_coppice_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3335,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Condition) GetType() string {
@@ -3136,7 +3392,7 @@ type GraphUser struct {
 
 func (x *GraphUser) Reset() {
 	*x = GraphUser{}
-	mi := &file_coppice_v1_api_proto_msgTypes[33]
+	mi := &file_coppice_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3148,7 +3404,7 @@ func (x *GraphUser) String() string {
 func (*GraphUser) ProtoMessage() {}
 
 func (x *GraphUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[33]
+	mi := &file_coppice_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3161,7 +3417,7 @@ func (x *GraphUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphUser.ProtoReflect.Descriptor instead.
 func (*GraphUser) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GraphUser) GetResource() string {
@@ -3216,7 +3472,7 @@ type GraphOwner struct {
 
 func (x *GraphOwner) Reset() {
 	*x = GraphOwner{}
-	mi := &file_coppice_v1_api_proto_msgTypes[34]
+	mi := &file_coppice_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3484,7 @@ func (x *GraphOwner) String() string {
 func (*GraphOwner) ProtoMessage() {}
 
 func (x *GraphOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[34]
+	mi := &file_coppice_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3497,7 @@ func (x *GraphOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphOwner.ProtoReflect.Descriptor instead.
 func (*GraphOwner) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GraphOwner) GetClass() OwnerClass {
@@ -3299,7 +3555,7 @@ type ObjectWork struct {
 
 func (x *ObjectWork) Reset() {
 	*x = ObjectWork{}
-	mi := &file_coppice_v1_api_proto_msgTypes[35]
+	mi := &file_coppice_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3567,7 @@ func (x *ObjectWork) String() string {
 func (*ObjectWork) ProtoMessage() {}
 
 func (x *ObjectWork) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[35]
+	mi := &file_coppice_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3580,7 @@ func (x *ObjectWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectWork.ProtoReflect.Descriptor instead.
 func (*ObjectWork) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ObjectWork) GetSince() int64 {
@@ -3409,7 +3665,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[36]
+	mi := &file_coppice_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3421,7 +3677,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[36]
+	mi := &file_coppice_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3434,7 +3690,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PlanRequest) GetDelete() *DeleteRequest {
@@ -3522,7 +3778,7 @@ type PlanReply struct {
 
 func (x *PlanReply) Reset() {
 	*x = PlanReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[37]
+	mi := &file_coppice_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3790,7 @@ func (x *PlanReply) String() string {
 func (*PlanReply) ProtoMessage() {}
 
 func (x *PlanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[37]
+	mi := &file_coppice_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3803,7 @@ func (x *PlanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanReply.ProtoReflect.Descriptor instead.
 func (*PlanReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PlanReply) GetRevision() uint64 {
@@ -3635,7 +3891,7 @@ type PlanBrake struct {
 
 func (x *PlanBrake) Reset() {
 	*x = PlanBrake{}
-	mi := &file_coppice_v1_api_proto_msgTypes[38]
+	mi := &file_coppice_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3903,7 @@ func (x *PlanBrake) String() string {
 func (*PlanBrake) ProtoMessage() {}
 
 func (x *PlanBrake) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[38]
+	mi := &file_coppice_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3916,7 @@ func (x *PlanBrake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanBrake.ProtoReflect.Descriptor instead.
 func (*PlanBrake) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PlanBrake) GetResource() string {
@@ -3707,7 +3963,7 @@ type PlanCounts struct {
 
 func (x *PlanCounts) Reset() {
 	*x = PlanCounts{}
-	mi := &file_coppice_v1_api_proto_msgTypes[39]
+	mi := &file_coppice_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +3975,7 @@ func (x *PlanCounts) String() string {
 func (*PlanCounts) ProtoMessage() {}
 
 func (x *PlanCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[39]
+	mi := &file_coppice_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +3988,7 @@ func (x *PlanCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCounts.ProtoReflect.Descriptor instead.
 func (*PlanCounts) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PlanCounts) GetRemoved() uint32 {
@@ -3828,7 +4084,7 @@ type PlannedObject struct {
 
 func (x *PlannedObject) Reset() {
 	*x = PlannedObject{}
-	mi := &file_coppice_v1_api_proto_msgTypes[40]
+	mi := &file_coppice_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +4096,7 @@ func (x *PlannedObject) String() string {
 func (*PlannedObject) ProtoMessage() {}
 
 func (x *PlannedObject) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[40]
+	mi := &file_coppice_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +4109,7 @@ func (x *PlannedObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedObject.ProtoReflect.Descriptor instead.
 func (*PlannedObject) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlannedObject) GetResource() string {
@@ -3979,7 +4235,7 @@ type PlanBlocker struct {
 
 func (x *PlanBlocker) Reset() {
 	*x = PlanBlocker{}
-	mi := &file_coppice_v1_api_proto_msgTypes[41]
+	mi := &file_coppice_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4247,7 @@ func (x *PlanBlocker) String() string {
 func (*PlanBlocker) ProtoMessage() {}
 
 func (x *PlanBlocker) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[41]
+	mi := &file_coppice_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +4260,7 @@ func (x *PlanBlocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanBlocker.ProtoReflect.Descriptor instead.
 func (*PlanBlocker) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PlanBlocker) GetType() PlanBlocker_Type {
@@ -4065,7 +4321,7 @@ type ReadPastRequest struct {
 
 func (x *ReadPastRequest) Reset() {
 	*x = ReadPastRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[42]
+	mi := &file_coppice_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +4333,7 @@ func (x *ReadPastRequest) String() string {
 func (*ReadPastRequest) ProtoMessage() {}
 
 func (x *ReadPastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[42]
+	mi := &file_coppice_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +4346,7 @@ func (x *ReadPastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadPastRequest.ProtoReflect.Descriptor instead.
 func (*ReadPastRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadPastRequest) GetAt() isReadPastRequest_At {
@@ -4244,7 +4500,7 @@ type ReadPastReply struct {
 
 func (x *ReadPastReply) Reset() {
 	*x = ReadPastReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[43]
+	mi := &file_coppice_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4256,7 +4512,7 @@ func (x *ReadPastReply) String() string {
 func (*ReadPastReply) ProtoMessage() {}
 
 func (x *ReadPastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[43]
+	mi := &file_coppice_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4269,7 +4525,7 @@ func (x *ReadPastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadPastReply.ProtoReflect.Descriptor instead.
 func (*ReadPastReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadPastReply) GetRevision() uint64 {
@@ -4393,7 +4649,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[44]
+	mi := &file_coppice_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4405,7 +4661,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[44]
+	mi := &file_coppice_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4418,7 +4674,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StatusRequest) GetPolicies() bool {
@@ -4474,7 +4730,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[45]
+	mi := &file_coppice_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4742,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[45]
+	mi := &file_coppice_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4755,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StatusReply) GetRevision() uint64 {
@@ -4571,7 +4827,7 @@ type ControllerLease struct {
 
 func (x *ControllerLease) Reset() {
 	*x = ControllerLease{}
-	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	mi := &file_coppice_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4839,7 @@ func (x *ControllerLease) String() string {
 func (*ControllerLease) ProtoMessage() {}
 
 func (x *ControllerLease) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	mi := &file_coppice_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4852,7 @@ func (x *ControllerLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControllerLease.ProtoReflect.Descriptor instead.
 func (*ControllerLease) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ControllerLease) GetActor() string {
@@ -4668,7 +4924,7 @@ type Storage struct {
 
 func (x *Storage) Reset() {
 	*x = Storage{}
-	mi := &file_coppice_v1_api_proto_msgTypes[47]
+	mi := &file_coppice_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +4936,7 @@ func (x *Storage) String() string {
 func (*Storage) ProtoMessage() {}
 
 func (x *Storage) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[47]
+	mi := &file_coppice_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +4949,7 @@ func (x *Storage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Storage.ProtoReflect.Descriptor instead.
 func (*Storage) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Storage) GetLogBytes() uint64 {
@@ -4821,7 +5077,7 @@ type ExpiryStatus struct {
 
 func (x *ExpiryStatus) Reset() {
 	*x = ExpiryStatus{}
-	mi := &file_coppice_v1_api_proto_msgTypes[48]
+	mi := &file_coppice_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4833,7 +5089,7 @@ func (x *ExpiryStatus) String() string {
 func (*ExpiryStatus) ProtoMessage() {}
 
 func (x *ExpiryStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[48]
+	mi := &file_coppice_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4846,7 +5102,7 @@ func (x *ExpiryStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpiryStatus.ProtoReflect.Descriptor instead.
 func (*ExpiryStatus) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExpiryStatus) GetPolicy() string {
@@ -4971,7 +5227,7 @@ type PendingWork struct {
 
 func (x *PendingWork) Reset() {
 	*x = PendingWork{}
-	mi := &file_coppice_v1_api_proto_msgTypes[49]
+	mi := &file_coppice_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5239,7 @@ func (x *PendingWork) String() string {
 func (*PendingWork) ProtoMessage() {}
 
 func (x *PendingWork) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[49]
+	mi := &file_coppice_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5252,7 @@ func (x *PendingWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingWork.ProtoReflect.Descriptor instead.
 func (*PendingWork) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PendingWork) GetType() string {
@@ -5188,7 +5444,26 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"TYPE_ADDED\x10\x01\x12\x11\n" +
 	"\rTYPE_MODIFIED\x10\x02\x12\x10\n" +
-	"\fTYPE_DELETED\x10\x03\"\xef\x01\n" +
+	"\fTYPE_DELETED\x10\x03\"\xa7\x01\n" +
+	"\x11WatchGraphRequest\x12#\n" +
+	"\rfrom_revision\x18\x01 \x01(\x04R\ffromRevision\x12!\n" +
+	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\bR\x04page\x12\x1a\n" +
+	"\bcontinue\x18\x04 \x01(\tR\bcontinue\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xfe\x01\n" +
+	"\n" +
+	"GraphBatch\x12+\n" +
+	"\x11previous_revision\x18\x01 \x01(\x04R\x10previousRevision\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x121\n" +
+	"\achanges\x18\x03 \x03(\v2\x17.coppice.v1.GraphChangeR\achanges\x12(\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x1a\n" +
+	"\bcontinue\x18\x05 \x01(\tR\bcontinue\x12\x18\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\x12\x14\n" +
+	"\x05rules\x18\a \x01(\tR\x05rules\"\x86\x01\n" +
+	"\vGraphChange\x12/\n" +
+	"\x04type\x18\x01 \x01(\x0e2\x1b.coppice.v1.WatchEvent.TypeR\x04type\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12*\n" +
+	"\x06object\x18\x03 \x01(\v2\x12.coppice.v1.ObjectR\x06object\"\xef\x01\n" +
 	"\x15ResolveObjectsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x12\n" +
 	"\x04uids\x18\x02 \x03(\tR\x04uids\x12\x16\n" +
@@ -5463,7 +5738,7 @@ func file_coppice_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_coppice_v1_api_proto_goTypes = []any{
 	(OwnerClass)(0),                 // 0: coppice.v1.OwnerClass
 	(PlanOutcome)(0),                // 1: coppice.v1.PlanOutcome
@@ -5497,44 +5772,47 @@ var file_coppice_v1_api_proto_goTypes = []any{
 	(*WatchRequest)(nil),            // 29: coppice.v1.WatchRequest
 	(*WatchBatch)(nil),              // 30: coppice.v1.WatchBatch
 	(*WatchEvent)(nil),              // 31: coppice.v1.WatchEvent
-	(*ResolveObjectsRequest)(nil),   // 32: coppice.v1.ResolveObjectsRequest
-	(*ResolveObjectsReply)(nil),     // 33: coppice.v1.ResolveObjectsReply
-	(*GraphNode)(nil),               // 34: coppice.v1.GraphNode
-	(*NoticeStatus)(nil),            // 35: coppice.v1.NoticeStatus
-	(*Condition)(nil),               // 36: coppice.v1.Condition
-	(*GraphUser)(nil),               // 37: coppice.v1.GraphUser
-	(*GraphOwner)(nil),              // 38: coppice.v1.GraphOwner
-	(*ObjectWork)(nil),              // 39: coppice.v1.ObjectWork
-	(*PlanRequest)(nil),             // 40: coppice.v1.PlanRequest
-	(*PlanReply)(nil),               // 41: coppice.v1.PlanReply
-	(*PlanBrake)(nil),               // 42: coppice.v1.PlanBrake
-	(*PlanCounts)(nil),              // 43: coppice.v1.PlanCounts
-	(*PlannedObject)(nil),           // 44: coppice.v1.PlannedObject
-	(*PlanBlocker)(nil),             // 45: coppice.v1.PlanBlocker
-	(*ReadPastRequest)(nil),         // 46: coppice.v1.ReadPastRequest
-	(*ReadPastReply)(nil),           // 47: coppice.v1.ReadPastReply
-	(*StatusRequest)(nil),           // 48: coppice.v1.StatusRequest
-	(*StatusReply)(nil),             // 49: coppice.v1.StatusReply
-	(*ControllerLease)(nil),         // 50: coppice.v1.ControllerLease
-	(*Storage)(nil),                 // 51: coppice.v1.Storage
-	(*ExpiryStatus)(nil),            // 52: coppice.v1.ExpiryStatus
-	(*PendingWork)(nil),             // 53: coppice.v1.PendingWork
-	(*Object)(nil),                  // 54: coppice.v1.Object
-	(*Status)(nil),                  // 55: coppice.v1.Status
-	(Reason)(0),                     // 56: coppice.v1.Reason
-	(*OwnerReference)(nil),          // 57: coppice.v1.OwnerReference
+	(*WatchGraphRequest)(nil),       // 32: coppice.v1.WatchGraphRequest
+	(*GraphBatch)(nil),              // 33: coppice.v1.GraphBatch
+	(*GraphChange)(nil),             // 34: coppice.v1.GraphChange
+	(*ResolveObjectsRequest)(nil),   // 35: coppice.v1.ResolveObjectsRequest
+	(*ResolveObjectsReply)(nil),     // 36: coppice.v1.ResolveObjectsReply
+	(*GraphNode)(nil),               // 37: coppice.v1.GraphNode
+	(*NoticeStatus)(nil),            // 38: coppice.v1.NoticeStatus
+	(*Condition)(nil),               // 39: coppice.v1.Condition
+	(*GraphUser)(nil),               // 40: coppice.v1.GraphUser
+	(*GraphOwner)(nil),              // 41: coppice.v1.GraphOwner
+	(*ObjectWork)(nil),              // 42: coppice.v1.ObjectWork
+	(*PlanRequest)(nil),             // 43: coppice.v1.PlanRequest
+	(*PlanReply)(nil),               // 44: coppice.v1.PlanReply
+	(*PlanBrake)(nil),               // 45: coppice.v1.PlanBrake
+	(*PlanCounts)(nil),              // 46: coppice.v1.PlanCounts
+	(*PlannedObject)(nil),           // 47: coppice.v1.PlannedObject
+	(*PlanBlocker)(nil),             // 48: coppice.v1.PlanBlocker
+	(*ReadPastRequest)(nil),         // 49: coppice.v1.ReadPastRequest
+	(*ReadPastReply)(nil),           // 50: coppice.v1.ReadPastReply
+	(*StatusRequest)(nil),           // 51: coppice.v1.StatusRequest
+	(*StatusReply)(nil),             // 52: coppice.v1.StatusReply
+	(*ControllerLease)(nil),         // 53: coppice.v1.ControllerLease
+	(*Storage)(nil),                 // 54: coppice.v1.Storage
+	(*ExpiryStatus)(nil),            // 55: coppice.v1.ExpiryStatus
+	(*PendingWork)(nil),             // 56: coppice.v1.PendingWork
+	(*Object)(nil),                  // 57: coppice.v1.Object
+	(*Status)(nil),                  // 58: coppice.v1.Status
+	(Reason)(0),                     // 59: coppice.v1.Reason
+	(*OwnerReference)(nil),          // 60: coppice.v1.OwnerReference
 }
 var file_coppice_v1_api_proto_depIdxs = []int32{
-	54, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
-	54, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
+	57, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
+	57, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
 	7,  // 2: coppice.v1.RestoreRequest.objects:type_name -> coppice.v1.RestoredObject
-	54, // 3: coppice.v1.RestoredObject.object:type_name -> coppice.v1.Object
+	57, // 3: coppice.v1.RestoredObject.object:type_name -> coppice.v1.Object
 	9,  // 4: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
 	20, // 5: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
 	11, // 6: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
-	54, // 7: coppice.v1.Result.object:type_name -> coppice.v1.Object
-	55, // 8: coppice.v1.Result.error:type_name -> coppice.v1.Status
-	54, // 9: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
+	57, // 7: coppice.v1.Result.object:type_name -> coppice.v1.Object
+	58, // 8: coppice.v1.Result.error:type_name -> coppice.v1.Status
+	57, // 9: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
 	19, // 10: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
 	16, // 11: coppice.v1.DeleteRequest.also:type_name -> coppice.v1.DeletePart
 	19, // 12: coppice.v1.DeletePart.options:type_name -> coppice.v1.DeleteOptions
@@ -5549,44 +5827,48 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	20, // 21: coppice.v1.ProtectTarget.preconditions:type_name -> coppice.v1.Preconditions
 	20, // 22: coppice.v1.VetoRequest.preconditions:type_name -> coppice.v1.Preconditions
 	31, // 23: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
-	55, // 24: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
+	58, // 24: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
 	2,  // 25: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
-	54, // 26: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
-	56, // 27: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
-	34, // 28: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
-	54, // 29: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
-	38, // 30: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
-	39, // 31: coppice.v1.GraphNode.pending:type_name -> coppice.v1.ObjectWork
-	37, // 32: coppice.v1.GraphNode.used_by:type_name -> coppice.v1.GraphUser
-	36, // 33: coppice.v1.GraphNode.conditions:type_name -> coppice.v1.Condition
-	35, // 34: coppice.v1.GraphNode.notices:type_name -> coppice.v1.NoticeStatus
-	0,  // 35: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
-	39, // 36: coppice.v1.GraphOwner.pending:type_name -> coppice.v1.ObjectWork
-	15, // 37: coppice.v1.PlanRequest.delete:type_name -> coppice.v1.DeleteRequest
-	43, // 38: coppice.v1.PlanReply.counts:type_name -> coppice.v1.PlanCounts
-	44, // 39: coppice.v1.PlanReply.objects:type_name -> coppice.v1.PlannedObject
-	42, // 40: coppice.v1.PlanReply.brakes:type_name -> coppice.v1.PlanBrake
-	1,  // 41: coppice.v1.PlannedObject.outcome:type_name -> coppice.v1.PlanOutcome
-	57, // 42: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
-	45, // 43: coppice.v1.PlannedObject.blockers:type_name -> coppice.v1.PlanBlocker
-	3,  // 44: coppice.v1.PlanBlocker.type:type_name -> coppice.v1.PlanBlocker.Type
-	12, // 45: coppice.v1.ReadPastRequest.get:type_name -> coppice.v1.GetRequest
-	13, // 46: coppice.v1.ReadPastRequest.list:type_name -> coppice.v1.ListRequest
-	32, // 47: coppice.v1.ReadPastRequest.resolve:type_name -> coppice.v1.ResolveObjectsRequest
-	40, // 48: coppice.v1.ReadPastRequest.plan:type_name -> coppice.v1.PlanRequest
-	10, // 49: coppice.v1.ReadPastReply.objects:type_name -> coppice.v1.ObjectsReply
-	14, // 50: coppice.v1.ReadPastReply.list:type_name -> coppice.v1.ListReply
-	33, // 51: coppice.v1.ReadPastReply.resolved:type_name -> coppice.v1.ResolveObjectsReply
-	41, // 52: coppice.v1.ReadPastReply.plan:type_name -> coppice.v1.PlanReply
-	53, // 53: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
-	52, // 54: coppice.v1.StatusReply.policies:type_name -> coppice.v1.ExpiryStatus
-	51, // 55: coppice.v1.StatusReply.storage:type_name -> coppice.v1.Storage
-	50, // 56: coppice.v1.StatusReply.leases:type_name -> coppice.v1.ControllerLease
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	57, // 26: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
+	59, // 27: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
+	34, // 28: coppice.v1.GraphBatch.changes:type_name -> coppice.v1.GraphChange
+	58, // 29: coppice.v1.GraphBatch.error:type_name -> coppice.v1.Status
+	2,  // 30: coppice.v1.GraphChange.type:type_name -> coppice.v1.WatchEvent.Type
+	57, // 31: coppice.v1.GraphChange.object:type_name -> coppice.v1.Object
+	37, // 32: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
+	57, // 33: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
+	41, // 34: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
+	42, // 35: coppice.v1.GraphNode.pending:type_name -> coppice.v1.ObjectWork
+	40, // 36: coppice.v1.GraphNode.used_by:type_name -> coppice.v1.GraphUser
+	39, // 37: coppice.v1.GraphNode.conditions:type_name -> coppice.v1.Condition
+	38, // 38: coppice.v1.GraphNode.notices:type_name -> coppice.v1.NoticeStatus
+	0,  // 39: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
+	42, // 40: coppice.v1.GraphOwner.pending:type_name -> coppice.v1.ObjectWork
+	15, // 41: coppice.v1.PlanRequest.delete:type_name -> coppice.v1.DeleteRequest
+	46, // 42: coppice.v1.PlanReply.counts:type_name -> coppice.v1.PlanCounts
+	47, // 43: coppice.v1.PlanReply.objects:type_name -> coppice.v1.PlannedObject
+	45, // 44: coppice.v1.PlanReply.brakes:type_name -> coppice.v1.PlanBrake
+	1,  // 45: coppice.v1.PlannedObject.outcome:type_name -> coppice.v1.PlanOutcome
+	60, // 46: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
+	48, // 47: coppice.v1.PlannedObject.blockers:type_name -> coppice.v1.PlanBlocker
+	3,  // 48: coppice.v1.PlanBlocker.type:type_name -> coppice.v1.PlanBlocker.Type
+	12, // 49: coppice.v1.ReadPastRequest.get:type_name -> coppice.v1.GetRequest
+	13, // 50: coppice.v1.ReadPastRequest.list:type_name -> coppice.v1.ListRequest
+	35, // 51: coppice.v1.ReadPastRequest.resolve:type_name -> coppice.v1.ResolveObjectsRequest
+	43, // 52: coppice.v1.ReadPastRequest.plan:type_name -> coppice.v1.PlanRequest
+	10, // 53: coppice.v1.ReadPastReply.objects:type_name -> coppice.v1.ObjectsReply
+	14, // 54: coppice.v1.ReadPastReply.list:type_name -> coppice.v1.ListReply
+	36, // 55: coppice.v1.ReadPastReply.resolved:type_name -> coppice.v1.ResolveObjectsReply
+	44, // 56: coppice.v1.ReadPastReply.plan:type_name -> coppice.v1.PlanReply
+	56, // 57: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
+	55, // 58: coppice.v1.StatusReply.policies:type_name -> coppice.v1.ExpiryStatus
+	54, // 59: coppice.v1.StatusReply.storage:type_name -> coppice.v1.Storage
+	53, // 60: coppice.v1.StatusReply.leases:type_name -> coppice.v1.ControllerLease
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_api_proto_init() }
@@ -5598,8 +5880,8 @@ func file_coppice_v1_api_proto_init() {
 	file_coppice_v1_object_proto_init()
 	file_coppice_v1_status_proto_init()
 	file_coppice_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
-	file_coppice_v1_api_proto_msgTypes[35].OneofWrappers = []any{}
-	file_coppice_v1_api_proto_msgTypes[42].OneofWrappers = []any{
+	file_coppice_v1_api_proto_msgTypes[38].OneofWrappers = []any{}
+	file_coppice_v1_api_proto_msgTypes[45].OneofWrappers = []any{
 		(*ReadPastRequest_Revision)(nil),
 		(*ReadPastRequest_Time)(nil),
 		(*ReadPastRequest_Get)(nil),
@@ -5607,7 +5889,7 @@ func file_coppice_v1_api_proto_init() {
 		(*ReadPastRequest_Resolve)(nil),
 		(*ReadPastRequest_Plan)(nil),
 	}
-	file_coppice_v1_api_proto_msgTypes[43].OneofWrappers = []any{
+	file_coppice_v1_api_proto_msgTypes[46].OneofWrappers = []any{
 		(*ReadPastReply_Objects)(nil),
 		(*ReadPastReply_List)(nil),
 		(*ReadPastReply_Resolved)(nil),
@@ -5619,7 +5901,7 @@ func file_coppice_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_api_proto_rawDesc), len(file_coppice_v1_api_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   50,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

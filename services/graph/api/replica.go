@@ -31,13 +31,16 @@ func ServeReplica(c serve.Config, r ReplicaConfig) (*serve.Server, error) {
 		return nil, err
 	}
 	s := serve.NewReplica(served, r.Reached, r.Now)
-	verbs, ops, readers := objects.NewReplica(s, r.Objects), operations.NewReplica(s), streams.New(s, r.Streams)
+	verbs, ops := objects.NewReplica(s, r.Objects), operations.NewReplica(s)
+	r.Streams.Tokens = verbs
+	readers := streams.New(s, r.Streams)
 	return s.Serve(
 		s.Verb(bus.VerbResolve, verbs.Resolve),
 		s.Verb(bus.VerbPlan, verbs.Plan),
 		s.Verb(bus.VerbListFinalizers, verbs.ListFinalizers),
 
 		s.Verb(bus.VerbWatch, readers.Watch),
+		s.Verb(bus.VerbWatchGraph, readers.WatchGraph),
 		s.Verb(bus.VerbReadLog, readers.ReadLog),
 		s.Verb(bus.VerbReadWarnings, readers.ReadWarnings),
 		s.Verb(bus.VerbVerify, readers.Verify),

@@ -8,6 +8,9 @@
 // others. Changes that every watch has sent are kept for two minutes, for watches that
 // resume.
 //
+// A watch of the graph has a queue of its own, with the changes of all resources, without the
+// contents of objects: see [Hub.ServeGraph].
+//
 // A watch is one goroutine that reads its queue at its own pace. If it needs a change that
 // was dropped, because it is slow or resumes from an old revision, it ends with
 // [api.ErrExpired], and the client lists again. [Limits] also bound the number of
@@ -122,8 +125,11 @@ func (h *Hub) Begin() (watched func(resource string) bool) {
 		recording[r] = true
 	}
 	h.recording = append(h.recording, recording)
-	if len(recording) == 0 {
+	switch {
+	case len(recording) == 0:
 		return nil
+	case recording[allResources]:
+		return func(string) bool { return true }
 	}
 	return func(resource string) bool { return recording[resource] }
 }
@@ -139,7 +145,11 @@ func (h *Hub) commit(revision uint64, changes []state.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
+	all := h.interests[allResources]
 	for i := range changes {
+		if all != nil && !h.closed {
+			h.keep(all, newGraphRecord(&changes[i], now))
+		}
 		if in := h.interests[changes[i].Resource]; in != nil && !h.closed {
 			h.keep(in, newRecord(&changes[i], now))
 		}
@@ -177,7 +187,7 @@ func (h *Hub) end() {
 // recorded reports whether all commits in progress record a resource.
 func (h *Hub) recorded(resource string) bool {
 	for _, recording := range h.recording {
-		if !recording[resource] {
+		if !recording[resource] && !recording[allResources] {
 			return false
 		}
 	}

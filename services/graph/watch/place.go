@@ -20,15 +20,21 @@ type place struct {
 	revision uint64 // up to which it has sent everything
 }
 
-// join begins a watch: of the changes after t.From, or, if that is zero, from now. It waits
-// for t.From and t.MinRevision, because a command is answered before the hub receives its
+// start is where a watch begins.
+type start struct {
+	resource  string
+	from, min uint64 // see Target.From and Target.MinRevision
+}
+
+// join begins a watch: of the changes after t.from, or, if that is zero, from now. It waits
+// for t.from and t.min, because a command is answered before the hub receives its
 // commit. The hub records the resource from now on even if join fails, so that the client
 // can list and watch again. After a success, leave must follow.
-func (h *Hub) join(ctx context.Context, t *Target) (*place, error) {
+func (h *Hub) join(ctx context.Context, t start) (*place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for {
-		in := h.interests[t.Resource]
+		in := h.interests[t.resource]
 		if in == nil {
 			in = &interest{
 				ready: len(h.recording) == 0, since: h.revision, places: map[*place]struct{}{}, changed: make(chan struct{}),
@@ -36,11 +42,11 @@ func (h *Hub) join(ctx context.Context, t *Target) (*place, error) {
 			if !in.ready {
 				h.starting++
 			}
-			h.interests[t.Resource] = in
+			h.interests[t.resource] = in
 			h.sweepLater()
 		}
 		in.until = h.now().Add(retention)
-		if in.ready && max(t.From, t.MinRevision) <= h.revision {
+		if in.ready && max(t.from, t.min) <= h.revision {
 			return h.admit(in, t)
 		}
 		changed := h.changed
@@ -55,13 +61,13 @@ func (h *Hub) join(ctx context.Context, t *Target) (*place, error) {
 	}
 }
 
-func (h *Hub) admit(in *interest, t *Target) (*place, error) {
+func (h *Hub) admit(in *interest, t start) (*place, error) {
 	at := &place{in: in, number: in.next(), revision: h.revision}
-	if t.From != 0 && t.From < h.revision {
-		if t.From < in.since {
+	if t.from != 0 && t.from < h.revision {
+		if t.from < in.since {
 			return nil, errExpired
 		}
-		at.number, at.revision = in.first, t.From
+		at.number, at.revision = in.first, t.from
 	}
 	in.places[at] = struct{}{}
 	return at, nil

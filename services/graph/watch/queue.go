@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// interest is a resource that is watched, or was recently.
+// interest is a resource that is watched, or was recently; or all resources.
 type interest struct {
 	places map[*place]struct{} // of its watches
 	until  time.Time           // when it is deleted, if it has no watches
@@ -29,6 +29,7 @@ func (in *interest) next() uint64 { return in.first + uint64(len(in.queue)) }
 
 // record is a change in a queue.
 type record struct {
+	resource              string // of a change in the queue of all resources
 	reason                coppicev1.Reason
 	revision              uint64
 	before, after         *lifecycle.Node

@@ -66,18 +66,8 @@ func (h *Hub) Admit(actor string) (leave func(), err *lifecycle.Error) {
 // Serve serves a watch that Admit has admitted, until ctx ends or it fails. An error that
 // the client should receive is a *lifecycle.Error.
 func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
-	joining, cancel := context.WithTimeout(ctx, revisionTimeout)
-	at, err := h.join(joining, &t)
-	cancel()
-	switch {
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return &lifecycle.Error{
-			Reason: api.ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond,
-			Message: fmt.Sprintf("this replica has not reached revision %d yet; watch again", max(t.From, t.MinRevision)),
-		}
-	case errors.Is(err, errExpired):
-		return expired(t.From)
-	case err != nil:
+	at, err := h.enter(ctx, start{resource: t.Resource, from: t.From, min: t.MinRevision})
+	if err != nil {
 		return err
 	}
 	defer h.leave(at)
@@ -95,7 +85,37 @@ func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 			return err
 		}
 	}
-	beat := time.NewTicker(t.Heartbeat)
+	return h.follow(ctx, w, at, t.Heartbeat)
+}
+
+// enter is join, with the errors that a client receives.
+func (h *Hub) enter(ctx context.Context, t start) (*place, error) {
+	joining, cancel := context.WithTimeout(ctx, revisionTimeout)
+	defer cancel()
+	at, err := h.join(joining, t)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return nil, &lifecycle.Error{
+			Reason: api.ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond,
+			Message: fmt.Sprintf("this replica has not reached revision %d yet; watch again", max(t.from, t.min)),
+		}
+	case errors.Is(err, errExpired):
+		return nil, expired(t.from)
+	}
+	return at, err
+}
+
+// batches encodes and sends the batches of a watch.
+type batches interface {
+	// sendChanges sends changes, in batches that fit into messages.
+	sendChanges(changes []record, revision uint64) error
+	// beat sends a batch without changes.
+	beat(revision uint64) error
+}
+
+// follow sends the changes from a place on, until ctx ends or it fails.
+func (h *Hub) follow(ctx context.Context, w batches, at *place, heartbeat time.Duration) error {
+	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
 		wait, err := h.sendChanges(ctx, w, at)
@@ -107,7 +127,7 @@ func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 			return ctx.Err()
 		case <-wait:
 		case <-beat.C:
-			if err := w.send(nil, at.revision); err != nil {
+			if err := w.beat(at.revision); err != nil {
 				return err
 			}
 		}
@@ -117,7 +137,7 @@ func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 // sendChanges sends the changes in the queue, and returns the channel to wait for next. At
 // most Limits.Sending watches do it at the same time, which bounds the memory of changes
 // that are being encoded.
-func (h *Hub) sendChanges(ctx context.Context, w *session, at *place) (wait <-chan struct{}, err error) {
+func (h *Hub) sendChanges(ctx context.Context, w batches, at *place) (wait <-chan struct{}, err error) {
 	for {
 		if err := h.sending.Acquire(ctx, ""); err != nil {
 			return nil, err
@@ -154,6 +174,8 @@ func (w *session) send(events []*coppicev1.WatchEvent, revision uint64) error {
 	w.last = revision
 	return w.t.Send(b)
 }
+
+func (w *session) beat(revision uint64) error { return w.send(nil, revision) }
 
 // sendState sends the current objects, and moves the place behind them. At most
 // Limits.States watches do it at the same time, each with a snapshot and one batch in
@@ -211,7 +233,6 @@ func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *pla
 	return w.send(events, at.revision)
 }
 
-// sendChanges sends changes, in batches that fit into messages.
 func (w *session) sendChanges(changes []record, revision uint64) error {
 	var events []*coppicev1.WatchEvent
 	size := 0

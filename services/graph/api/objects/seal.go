@@ -44,6 +44,12 @@ func (g *Grants) open(text string) (string, *lifecycle.Error) {
 	return "", lifecycle.ErrBadRequest("continue: it is not a token that a graph service of this installation gave this user; list from the start")
 }
 
+// Seal encrypts a continue token of another verb.
+func (s *Replica) Seal(token string) (string, *lifecycle.Error) { return s.c.Grants.seal(token) }
+
+// Open decrypts a token of Seal.
+func (s *Replica) Open(sealed string) (string, *lifecycle.Error) { return s.c.Grants.open(sealed) }
+
 // box returns the cipher of tokens by the secret of a number.
 func (g *Grants) box(number uint32) (cipher.AEAD, *lifecycle.Error) {
 	key, ok := g.secrets.GrantKey(number, g.realm, g.id())

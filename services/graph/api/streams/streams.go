@@ -38,6 +38,10 @@ type Config struct {
 	Admit func(actor string) (leave func(), err *lifecycle.Error)
 	// Watch serves an admitted watch until it ends, and returns the reason.
 	Watch func(ctx context.Context, t watch.Target) error
+	// Graph serves an admitted watch of the graph until it ends, and returns the reason.
+	Graph func(ctx context.Context, t watch.GraphTarget) error
+	// Tokens encrypts continue tokens that name objects which the actor may not get.
+	Tokens Tokens
 	// Heartbeat is the maximum time between two messages of a streamed reply; it must be positive.
 	Heartbeat time.Duration
 	// ReplyTime is the maximum duration of a watch, and of a reply with commits or warnings; 5 min
@@ -53,6 +57,12 @@ type Config struct {
 	JS jetstream.JetStream
 	// Consumers observes the consumers of calls.
 	Consumers *consumers.Observer
+}
+
+// Tokens encrypts continue tokens.
+type Tokens interface {
+	Seal(token string) (sealed string, err *lifecycle.Error)
+	Open(sealed string) (token string, err *lifecycle.Error)
 }
 
 // New returns the verbs of a replica that read streams.

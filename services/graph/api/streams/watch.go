@@ -38,13 +38,18 @@ func (s *Server) Watch(q *serve.Request, at bus.API) *lifecycle.Error {
 	if r.GetPage() {
 		return s.watchPage(q, at, &r, labels)
 	}
+	return s.admitted(at, func() { s.serveWatch(q, at, &r, labels) })
+}
+
+// admitted starts a watch if there is a place for it.
+func (s *Server) admitted(at bus.API, serve func()) *lifecycle.Error {
 	leave, err := s.c.Admit(at.Actor) // before a goroutine is started, because many requests may be refused
 	if err != nil {
 		return err
 	}
 	if !s.Start(func() {
 		defer leave()
-		s.serveWatch(q, at, &r, labels)
+		serve()
 	}) {
 		leave()
 		return s.ErrStopping()
@@ -109,6 +114,21 @@ func (s *Server) watchPage(q *serve.Request, at bus.API, r *coppicev1.WatchReque
 }
 
 func (s *Server) serveWatch(q *serve.Request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) {
+	s.sendWatch(q, at, func(ctx context.Context, send func(proto.Message) error) error {
+		return s.c.Watch(ctx, watch.Target{
+			Actor: at.Actor, Resource: serve.Resource(at), Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(),
+			May:  func(namespace string) bool { return q.RulesNow().May(bus.VerbWatch, serve.Resource(at), namespace) },
+			From: r.GetFromRevision(), ChangesOnly: r.GetChangesOnly(), MinRevision: r.GetMinRevision(),
+			Heartbeat: s.c.Heartbeat, MaxBytes: batchBytes(q), Send: func(b *coppicev1.WatchBatch) error { return send(b) },
+		})
+	}, func(why *coppicev1.Status) proto.Message { return &coppicev1.WatchBatch{Error: why} })
+}
+
+// sendWatch sends the batches of a watch until run returns, its time is over or the client is gone. failed
+// returns the last batch of a watch that has failed.
+func (s *Server) sendWatch(
+	q *serve.Request, at bus.API, run func(ctx context.Context, send func(proto.Message) error) error, failed func(*coppicev1.Status) proto.Message,
+) {
 	ctx, cancel := context.WithCancel(s.Context)
 	defer cancel()
 	inbox := s.Conn.NewInbox()
@@ -123,7 +143,7 @@ func (s *Server) serveWatch(q *serve.Request, at bus.API, r *coppicev1.WatchRequ
 	}
 	defer func() { _ = gone.Unsubscribe() }()
 	unflushed := 0
-	send := func(b *coppicev1.WatchBatch) error {
+	send := func(b proto.Message) error {
 		data, err := q.Encode(b)
 		if err != nil {
 			return err
@@ -142,24 +162,19 @@ func (s *Server) serveWatch(q *serve.Request, at bus.API, r *coppicev1.WatchRequ
 	}
 	limited, release := context.WithDeadline(ctx, s.until(watchTime))
 	defer release()
-	err = s.c.Watch(limited, watch.Target{
-		Actor: at.Actor, Resource: serve.Resource(at), Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(),
-		May:  func(namespace string) bool { return q.RulesNow().May(bus.VerbWatch, serve.Resource(at), namespace) },
-		From: r.GetFromRevision(), ChangesOnly: r.GetChangesOnly(), MinRevision: r.GetMinRevision(),
-		Heartbeat: s.c.Heartbeat, MaxBytes: batchBytes(q), Send: send,
-	})
+	err = run(limited, send)
 	if ctx.Err() == nil || s.Context.Err() != nil { // the client is still connected
 		defer q.End()
 	}
 	var refusal *lifecycle.Error
 	switch {
 	case errors.As(err, &refusal):
-		_ = send(&coppicev1.WatchBatch{Error: lifecycle.Truncate(refusal, q.MaxError()).Status()})
+		_ = send(failed(lifecycle.Truncate(refusal, q.MaxError()).Status()))
 	case ctx.Err() == nil && limited.Err() != nil: // the client watches again
 	case ctx.Err() == nil:
-		s.Log.Warn("watch ended", "realm", s.Realm, "resource", serve.Resource(at), "error", err)
-		_ = send(&coppicev1.WatchBatch{Error: lifecycle.Truncate(s.ErrUnreadable(err), q.MaxError()).Status()})
+		s.Log.Warn("watch ended", "realm", s.Realm, "verb", at.Verb, "resource", serve.Resource(at), "error", err)
+		_ = send(failed(lifecycle.Truncate(s.ErrUnreadable(err), q.MaxError()).Status()))
 	case s.Context.Err() != nil:
-		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: "this replica is shutting down; watch again"}).Status()})
+		_ = send(failed((&lifecycle.Error{Reason: api.ErrServiceUnavailable, Message: "this replica is shutting down; watch again"}).Status()))
 	}
 }
