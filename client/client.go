@@ -229,7 +229,7 @@ func (c *Client) lacks(verb string, reply any) {
 		n = of.GetLeftOut()
 	case interface{ GetLeftOut() uint32 }:
 		n = uint64(of.GetLeftOut())
-	case *coppicev1.ListFinalizersReply:
+	case interface{ GetPartial() bool }: // ListFinalizersReply, GraphBatch
 		if of.GetPartial() {
 			c.onLeftOut(verb, 0)
 		}

@@ -53,6 +53,11 @@ type Interface interface {
 	// error. It continues without a gap after a lost connection or a change of servers.
 	FollowWarnings(ctx context.Context, opts ...FollowWarningsOption) iter.Seq2[Warning, error]
 
+	// WatchGraph iterates over the objects of all kinds that the actor may get, without their
+	// contents, and then over their changes, until ctx ends. The actor needs the verb
+	// watchgraph. See Client.WatchGraph.
+	WatchGraph(ctx context.Context, opts ...WatchGraphOption) iter.Seq2[GraphEvent, error]
+
 	// RunFinalizer calls finalize for every object that is being deleted and has the
 	// finalizer, and removes the finalizer when finalize returns nil. It returns when
 	// ctx ends. See Client.RunFinalizer.

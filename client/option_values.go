@@ -235,6 +235,9 @@ type IdleTimeout time.Duration
 // ApplyToWatch sets o.IdleTimeout.
 func (v IdleTimeout) ApplyToWatch(o *WatchOptions) { o.IdleTimeout = time.Duration(v) }
 
+// ApplyToWatchGraph sets o.IdleTimeout.
+func (v IdleTimeout) ApplyToWatchGraph(o *WatchGraphOptions) { o.IdleTimeout = time.Duration(v) }
+
 // FollowOwners follows owner references upwards.
 type FollowOwners bool
 
@@ -327,7 +330,7 @@ type Complete bool
 // ApplyToLog sets o.Complete.
 func (v Complete) ApplyToLog(o *LogOptions) { o.Complete = bool(v) }
 
-// OnError is called with each error after which the call tries again: when Watch, LogClient.Read or
+// OnError is called with each error after which the call tries again: when Watch, WatchGraph, LogClient.Read or
 // FollowWarnings is interrupted, when a function of RunFinalizer, RunAgent or RunExpiry fails, and when
 // RunLeader cannot reach a graph service or has lost its lease. RunFinalizer, RunAgent and RunExpiry also
 // call it once for each reason for which they wait, and call it from several goroutines. It must not block.
@@ -335,6 +338,9 @@ type OnError func(error)
 
 // ApplyToWatch sets o.OnError.
 func (v OnError) ApplyToWatch(o *WatchOptions) { o.OnError = v }
+
+// ApplyToWatchGraph sets o.OnError.
+func (v OnError) ApplyToWatchGraph(o *WatchGraphOptions) { o.OnError = v }
 
 // ApplyToLog sets o.OnError.
 func (v OnError) ApplyToLog(o *LogOptions) { o.OnError = v }

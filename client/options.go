@@ -211,6 +211,17 @@ type FollowWarningsOption interface {
 	ApplyToFollowWarnings(o *FollowWarningsOptions)
 }
 
+// WatchGraphOptions are the options of WatchGraph.
+type WatchGraphOptions struct {
+	IdleTimeout time.Duration
+	OnError     func(error)
+}
+
+// WatchGraphOption is an option of WatchGraph: IdleTimeout or OnError.
+type WatchGraphOption interface {
+	ApplyToWatchGraph(o *WatchGraphOptions)
+}
+
 // WorkerOptions are the options of RunFinalizer, RunAgent, RunExpiry and RunInUseFinalizer.
 type WorkerOptions struct {
 	// Concurrency is the number of objects that are handled at the same time; 8 by default.
@@ -307,6 +318,9 @@ func (o ListOptions) ApplyToList(to *ListOptions) { *to = o }
 
 // ApplyToWatch replaces all options by o.
 func (o WatchOptions) ApplyToWatch(to *WatchOptions) { *to = o }
+
+// ApplyToWatchGraph replaces all options by o.
+func (o WatchGraphOptions) ApplyToWatchGraph(to *WatchGraphOptions) { *to = o }
 
 // ApplyToGraph replaces all options by o.
 func (o GraphOptions) ApplyToGraph(to *GraphOptions) { *to = o }

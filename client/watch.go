@@ -3,17 +3,10 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"math/rand/v2"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -80,120 +73,56 @@ func (r *resourceClient) Watch(ctx context.Context, opts ...WatchOption) iter.Se
 		if o.IdleTimeout == 0 {
 			o.IdleTimeout = defaultIdleTimeout
 		}
-		w := watcher{r: r, opts: o, revision: o.FromRevision, reached: o.FromRevision, complete: o.FromRevision != 0, yield: yield}
+		w := watcher{
+			watching: watching{c: r.c, name: "watch " + r.resource.String(), idle: o.IdleTimeout, onError: o.OnError},
+			r:        r, opts: o, revision: o.FromRevision, reached: o.FromRevision, complete: o.FromRevision != 0, yield: yield,
+		}
 		if !w.complete {
 			w.delivered = newDelivered()
 		}
-		begun := time.Now()
-		for ctx.Err() == nil {
-			err := w.session(ctx)
-			var e *Error
-			switch {
-			case errors.Is(err, errBreak):
-				return
-			case w.resumable && err == errEnded: //nolint:errorlint // this very one
-				continue // the server ends each watch after a while
-			case errors.Is(err, ErrExpired) && w.delivered != nil:
+		err := w.repeat(ctx, w.session, func() bool {
+			if w.delivered != nil {
 				w.complete = false // read all objects again
-				r.c.report(err, o.OnError)
-				continue
-			case errors.As(err, &e) && !rpc.Retryable(err), errors.Is(err, nats.ErrConnectionClosed):
-				yield(WatchEvent{}, err)
-				return
-			case !w.served && r.c.retryTimeout > 0 && time.Since(begun) >= r.c.retryTimeout && ctx.Err() == nil:
-				if e == nil { // no message came
-					err = &Error{Reason: ErrTimeout, Message: fmt.Sprintf("watch %s: no reply for %s", r.resource, r.c.retryTimeout)}
-				}
-				yield(WatchEvent{}, err)
-				return
 			}
-			if ctx.Err() == nil {
-				r.c.report(err, o.OnError)
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pauseAfter(e)):
-			}
+			return w.delivered != nil
+		})
+		if err != nil {
+			yield(WatchEvent{}, err)
 		}
 	}
-}
-
-// pauseAfter returns the pause of a watch after an interruption: 0.1 to 0.3 s, or about
-// as long as the server asks for.
-func pauseAfter(e *Error) time.Duration {
-	pause := 200 * time.Millisecond
-	if e != nil {
-		pause = max(pause, e.RetryAfter)
-	}
-	return pause/2 + rand.N(pause)
 }
 
 // watcher is the state of a watch that outlives its sessions.
 type watcher struct {
+	watching
 	r        *resourceClient
 	opts     WatchOptions
 	yield    func(WatchEvent, error) bool
 	revision uint64 // every change up to it has been delivered
 	reached  uint64 // the highest revision from which a replica has replied
 	complete bool   // the objects that existed at the start have been delivered
-	served   bool   // a server has replied
-	// resumable reports that the session has had a message since the objects that existed
-	// at its start were delivered.
-	resumable bool
 	// delivered has the objects that the caller has; nil if they are not remembered.
 	delivered *delivered
 }
 
-var (
-	// errGap is a lost message: the watch resumes after its revision.
-	errGap = errors.New("a message was lost")
-	// errBreak is the caller's break.
-	errBreak = errors.New("break")
-)
-
-// The limits of what waits for the caller.
-const (
-	pendingEvents = 1 << 16
-	pendingBytes  = 16 << 20
-)
-
 // session watches until something is lost, and returns the reason.
 func (w *watcher) session(ctx context.Context) error {
-	w.resumable = false
-	inbox := w.r.c.nc.NewInbox()
-	sub, err := w.r.c.nc.SubscribeSync(inbox)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sub.Unsubscribe() }()
-	if err := sub.SetPendingLimits(pendingEvents, pendingBytes); err != nil {
-		return err
-	}
 	r := w.request()
 	if w.complete {
 		r.FromRevision = w.revision
 	} else {
 		r.ChangesOnly, r.MinRevision = true, w.reached
 	}
-	request, err := rpc.Encode(r)
+	in, err := w.open(ctx, w.r.api(bus.VerbWatch), r)
 	if err != nil {
 		return err
 	}
-	at := w.r.api(bus.VerbWatch)
-	if err := at.CheckTarget(); err != nil {
-		return &Error{Reason: ErrBadRequest, Message: err.Error()}
-	}
-	subject := at.Subject()
-	beginning, stop := rpc.Watched(ctx, w.r.c.nc, subject)
-	defer stop()
-	if err := w.r.c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: rpc.Header(subject, nil), Data: request}); err != nil {
-		return err
-	}
+	defer in.close()
 	if !w.complete {
 		// The watch starts before the objects are read, so that no change is missed. Of a
 		// change and an object that was read, the older one is dropped.
-		b, err := w.next(beginning, sub)
-		if err != nil {
+		var b coppicev1.WatchBatch
+		if err := in.next(&b); err != nil {
 			return err
 		}
 		interrupted, err := w.readAll(ctx, b.GetRevision())
@@ -205,8 +134,8 @@ func (w *watcher) session(ctx context.Context) error {
 		}
 	}
 	for {
-		b, err := w.next(beginning, sub)
-		if err != nil {
+		var b coppicev1.WatchBatch
+		if err := in.next(&b); err != nil {
 			return err
 		}
 		if b.GetPreviousRevision() != w.revision {
@@ -229,41 +158,6 @@ func (w *watcher) session(ctx context.Context) error {
 
 func (w *watcher) request() *coppicev1.WatchRequest {
 	return &coppicev1.WatchRequest{LabelSelector: w.opts.LabelSelector, IncludeUninitialized: w.opts.IncludeUninitialized}
-}
-
-// next waits for a batch. ctx is one of rpc.Watched.
-func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.WatchBatch, error) {
-	silence := w.opts.IdleTimeout
-	if limit := w.r.c.retryTimeout; !w.served && limit > 0 {
-		silence = min(silence, limit)
-	}
-	wait, cancel := context.WithTimeout(ctx, silence)
-	defer cancel()
-	m, err := sub.NextMsgWithContext(wait)
-	denied := rpc.DeniedBy(ctx)
-	switch {
-	case err != nil && denied != nil:
-		return nil, denied
-	case errors.Is(err, nats.ErrNoResponders):
-		return nil, &Error{Reason: ErrServiceUnavailable, Message: fmt.Sprintf("watch: no graph service serves realm %q: there is no such realm, it is just starting, or it has failed; /readyz and the log of the graph service say why", w.r.c.realm)}
-	case err != nil:
-		return nil, err
-	}
-	if err := rpc.Refusal(m); err != nil {
-		return nil, err
-	}
-	if len(m.Data) == 0 && len(m.Header) == 0 {
-		return nil, errEnded
-	}
-	var b coppicev1.WatchBatch
-	if err := proto.Unmarshal(m.Data, &b); err != nil {
-		return nil, fmt.Errorf("watch: %w", err)
-	}
-	if b.GetError() != nil {
-		return nil, api.ErrorOf(b.GetError())
-	}
-	w.served = true
-	return &b, nil
 }
 
 // readAll reads all objects, page by page, at the caller's pace. It delivers those that the
