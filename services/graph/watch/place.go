@@ -37,7 +37,7 @@ func (h *Hub) join(ctx context.Context, t start) (*place, error) {
 		in := h.interests[t.resource]
 		if in == nil {
 			in = &interest{
-				ready: len(h.recording) == 0, since: h.revision, places: map[*place]struct{}{}, changed: make(chan struct{}),
+				ready: h.recorded(t.resource), since: h.revision, places: map[*place]struct{}{}, changed: make(chan struct{}),
 			}
 			if !in.ready {
 				h.starting++
