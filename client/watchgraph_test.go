@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
@@ -127,10 +128,11 @@ func (m *graphMirror) watch(s *shop, c *client.Client, stall func(), opts ...cli
 }
 
 // A caller that applies the events has what lists of all kinds have, after any history: changes, deletions in the
-// foreground, kinds that are registered and removed, objects that wait for their initializers; also if the watch begins while all this happens.
+// foreground, kinds that are registered and removed, objects that wait for their initializers; also if the watch begins while all this happens, and
+// if the server ends each reply after a while.
 func TestWatchGraph(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startWith(t, allinone.Config{Graph: func(g *graphservice.Config) { g.ReplyTime = 300 * time.Millisecond }})
 	random := rand.New(rand.NewPCG(nightly.Seed(t), 1))
 	buckets := client.Resource{Group: "example.com", Plural: "buckets"}
 	bucketKind := client.NewKindObject(client.Kind{Group: "example.com", Kind: "Bucket", Plural: "buckets", Scope: api.ScopeCluster, Versions: []api.KindVersion{{Name: "v1"}}})
@@ -188,6 +190,27 @@ func TestWatchGraph(t *testing.T) {
 			t.Errorf("mirror %d was restarted %d times and synced %d times, want 0 and 1", i, m.restarted, m.synced)
 		}
 	}
+}
+
+// A watch continues after a restart of NATS and of all services: what it has delivered is what there is.
+func TestWatchGraphAfterRestart(t *testing.T) {
+	t.Parallel()
+	c := allinone.Config{Dir: t.TempDir(), Port: testkit.FreePorts(t, 1)[0]}
+	s := startWith(t, c)
+	s.create("a")
+	s.create("b")
+	nc, err := nats.Connect(s.Services.Server().URL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	must.Succeed(t, err)
+	t.Cleanup(nc.Close)
+	m := newGraphMirror()
+	m.watch(s, client.New(nc), nil, client.IdleTimeout(7*time.Second))
+	s.WaitFor("the caller to have all", func() bool { return m.agrees(s, s.Client) })
+	s.delete("a")
+	s.Stop()
+	s = startWith(t, c)
+	s.create("c")
+	s.delete("b")
+	s.WaitFor("the caller to have all again", func() bool { return m.agrees(s, s.Client) })
 }
 
 // A caller that pauses while more changes come than wait for it gets them afterwards, or, if the server does not have

@@ -117,6 +117,8 @@ func body(subject string) proto.Message {
 		return &coppicev1.ListRequest{Limit: 2}
 	case bus.VerbWatch:
 		return &coppicev1.WatchRequest{Page: true}
+	case bus.VerbWatchGraph:
+		return &coppicev1.WatchGraphRequest{Page: true}
 	case bus.VerbDelete:
 		return deletion
 	case bus.VerbDeleteCollection:

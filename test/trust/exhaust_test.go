@@ -31,6 +31,7 @@ func TestSharesOfActors(t *testing.T) {
 	const watches = 5
 	for _, c := range []share{
 		{bus.VerbWatch, bus.RoleReader, bus.RoleApplication, watches, &coppicev1.WatchRequest{}},
+		{bus.VerbWatchGraph, bus.RoleReader, bus.RoleApplication, watches, &coppicev1.WatchGraphRequest{}},
 		{bus.VerbReadLog, bus.RoleReader, bus.RoleOperator, 16, &coppicev1.ReadLogRequest{Follow: true}},
 		{bus.VerbReadWarnings, bus.RoleReader, bus.RoleOperator, 16, &coppicev1.ReadWarningsRequest{Follow: true}},
 		{bus.VerbConsumeFinalizer, bus.RoleOperator, bus.RoleFinalizer, 64, &coppicev1.ConsumeRequest{}},

@@ -29,14 +29,15 @@ func ServeRecording(c serve.Config, r ReplicaConfig, past objects.PastReader) (*
 	present, readers := objects.NewReplica(s, r.Objects), streams.New(s, r.Streams)
 	reads := objects.NewWriter(serve.NewWriter(served, nil, nil), nil, objects.WriterConfig{Lease: unchanged{}, Past: past})
 	handlers := map[string]serve.Handler{
-		bus.VerbGet:      reads.Get,
-		bus.VerbList:     reads.List,
-		bus.VerbReadPast: reads.ReadPast,
-		bus.VerbResolve:  present.Resolve,
-		bus.VerbPlan:     present.Plan,
-		bus.VerbWatch:    readers.Watch,
-		bus.VerbReadLog:  readers.ReadLog,
-		bus.VerbVerify:   readers.Verify,
+		bus.VerbGet:        reads.Get,
+		bus.VerbList:       reads.List,
+		bus.VerbReadPast:   reads.ReadPast,
+		bus.VerbResolve:    present.Resolve,
+		bus.VerbPlan:       present.Plan,
+		bus.VerbWatch:      readers.Watch,
+		bus.VerbWatchGraph: readers.WatchGraph,
+		bus.VerbReadLog:    readers.ReadLog,
+		bus.VerbVerify:     readers.Verify,
 	}
 	var endpoints []*serve.Endpoint
 	for _, verb := range bus.Verbs() {
