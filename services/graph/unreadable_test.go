@@ -97,6 +97,16 @@ func TestUnreadableObject(t *testing.T) {
 	}()
 	defer func() { stop(); <-ended }()
 	testkit.Receive(t, n.Ctx, "the watch", synced)
+	inGraph := map[string]bool{}
+	for e, err := range app.WatchGraph(n.Ctx) {
+		must.Succeed(t, err)
+		if inGraph[e.Object.GetMetadata().GetName()] = true; e.Synced {
+			break
+		}
+	}
+	if !inGraph["bad"] || !inGraph["good"] {
+		t.Errorf("the graph has %v", inGraph)
+	}
 	for name, do := range map[string]func() error{
 		"get":    func() error { _, err := objects.Get(n.Ctx, "bad"); return err },
 		"patch":  func() error { _, err := objects.Patch(n.Ctx, "bad", []byte(`{"data":{"a":"b"}}`)); return err },

@@ -36,3 +36,6 @@ func (s *State) ForgetCommands() {
 
 // SetTable has a Loader begin another of Pebble's tables after so many bytes.
 func (l *Loader) SetTable(bytes int) { l.most = bytes }
+
+// LabelsOfBody are the labels of an encoded body.
+var LabelsOfBody = labelsOf

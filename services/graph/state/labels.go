@@ -1,6 +1,8 @@
 package state
 
 import (
+	"unicode/utf8"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -49,7 +51,7 @@ func labelsOf(body []byte) (labels map[string]string) {
 				return nil
 			}
 			text, n := protowire.ConsumeString(entry)
-			if n < 0 {
+			if n < 0 || !utf8.ValidString(text) { // a reply with such a text could not be encoded
 				return nil
 			}
 			pair[number-1], entry = text, entry[n:]
