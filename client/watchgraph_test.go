@@ -102,7 +102,14 @@ func (m *graphMirror) agrees(s *shop, c *client.Client) bool {
 	return m.synced > 0 && m.unseen == nil && maps.Equal(list, m.objects)
 }
 
-// watch has the mirror follow the graph until the test ends. stall, unless it is nil, is received from after each event.
+// counts returns how often the mirror was restarted and synced.
+func (m *graphMirror) counts() (restarted, synced int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.restarted, m.synced
+}
+
+// watch has the mirror follow the graph until the test ends. stall, unless it is nil, is called after each event.
 func (m *graphMirror) watch(s *shop, c *client.Client, stall func(), opts ...client.WatchGraphOption) {
 	ctx, stop := context.WithCancel(s.Ctx)
 	done := make(chan struct{})
@@ -186,8 +193,8 @@ func TestWatchGraph(t *testing.T) {
 	}
 	for i, m := range mirrors {
 		s.WaitFor(fmt.Sprintf("mirror %d to agree", i), func() bool { return m.agrees(s, s.Client) })
-		if m.restarted > 0 || m.synced != 1 {
-			t.Errorf("mirror %d was restarted %d times and synced %d times, want 0 and 1", i, m.restarted, m.synced)
+		if restarted, synced := m.counts(); restarted > 0 || synced != 1 {
+			t.Errorf("mirror %d was restarted %d times and synced %d times, want 0 and 1", i, restarted, synced)
 		}
 	}
 }
@@ -220,7 +227,7 @@ func TestWatchGraphWithSlowCaller(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits  watch.Limits
 		restart bool
-	}{"the server has the changes": {restart: false}, "the server has dropped them": {watch.Limits{Changes: 8}, true}} {
+	}{"the server has the changes": {watch.Limits{Bytes: 1 << 30, Changes: 1 << 20}, false}, "the server has dropped them": {watch.Limits{Changes: 8}, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startWith(t, allinone.Config{Graph: func(g *graphservice.Config) { g.Watch = c.limits }})
@@ -243,10 +250,7 @@ func TestWatchGraphWithSlowCaller(t *testing.T) {
 			m := newGraphMirror()
 			release := make(chan struct{})
 			m.watch(s, client.New(nc), func() {
-				m.mu.Lock()
-				pause := m.synced > 0
-				m.mu.Unlock()
-				if pause {
+				if _, synced := m.counts(); synced > 0 {
 					<-release
 				}
 			})
@@ -264,8 +268,8 @@ func TestWatchGraphWithSlowCaller(t *testing.T) {
 			s.create("new")
 			close(release)
 			s.WaitFor("the caller to have all again", func() bool { return m.agrees(s, s.Client) })
-			if (m.restarted > 0) != c.restart {
-				t.Errorf("restarted %d times; want a restart: %t", m.restarted, c.restart)
+			if restarted, _ := m.counts(); (restarted > 0) != c.restart {
+				t.Errorf("restarted %d times; want a restart: %t", restarted, c.restart)
 			}
 		})
 	}

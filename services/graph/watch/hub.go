@@ -129,7 +129,7 @@ func (h *Hub) Begin() (watched func(resource string) bool) {
 	case len(recording) == 0:
 		return nil
 	case recording[allResources]:
-		return func(string) bool { return true }
+		return func(resource string) bool { return resource != "" } // it is empty if the kind is not known
 	}
 	return func(resource string) bool { return recording[resource] }
 }
