@@ -1,0 +1,95 @@
+package mirror
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// deployed returns changes for n objects: Deployments with a ReplicaSet each, and eight Pods for each of these.
+func deployed(n int) func(yield func(Change) bool) {
+	created := timestamppb.New(time.Unix(1_700_000_000, 0))
+	yes := true
+	return func(yield func(Change) bool) {
+		var owner, top *coppicev1.Object
+		for i := range n {
+			o := &coppicev1.Object{ApiVersion: "apps/v1", Metadata: &coppicev1.ObjectMeta{
+				Uid: uid.New().String(), Namespace: fmt.Sprintf("team-%d", i/1000), ResourceVersion: uint64(i + 1), CreationTimestamp: created,
+				Labels: map[string]string{"app": fmt.Sprintf("web-%d", i/10), "tier": "front"},
+			}}
+			resource, by := "pods", owner
+			switch i % 10 {
+			case 0:
+				resource, o.Kind, by, top = "deployments.apps", "Deployment", nil, o
+				o.Metadata.Name = fmt.Sprintf("web-%d", i/10)
+			case 1:
+				resource, o.Kind, by, owner = "replicasets.apps", "ReplicaSet", top, o
+				o.Metadata.Name = top.GetMetadata().GetName() + "-5d9c7b8f66"
+			default:
+				o.ApiVersion, o.Kind = "v1", "Pod"
+				o.Metadata.Name = fmt.Sprintf("%s-%05x", owner.GetMetadata().GetName(), i)
+			}
+			if by != nil {
+				o.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{
+					ApiVersion: "apps/v1", Kind: by.GetKind(), Name: by.GetMetadata().GetName(), Uid: by.GetMetadata().GetUid(), Controller: &yes, BlockOwnerDeletion: &yes,
+				}}
+			}
+			if !yield(Change{Op: Put, Resource: resource, Object: o, Revision: uint64(i + 1)}) {
+				return
+			}
+		}
+		yield(Change{Op: Synced})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+// BenchmarkMirror reports the memory of an object, the time to read one, and the times of a search that finds all
+// objects, of one that finds none, and of a Family.
+func BenchmarkMirror(b *testing.B) {
+	for _, n := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for range b.N {
+				before := heap()
+				m := New(time.Now)
+				var applying time.Duration
+				var batch []Change
+				root := ""
+				for c := range deployed(n) {
+					if root == "" {
+						root = c.Object.GetMetadata().GetUid()
+					}
+					if batch = append(batch, c); len(batch) == 1000 || c.Op == Synced {
+						began := time.Now()
+						m.Apply(batch...)
+						applying += time.Since(began)
+						batch = batch[:0]
+					}
+				}
+				batch = nil
+				b.ReportMetric(float64(heap()-before)/float64(n), "bytes/object")
+				b.ReportMetric(float64(applying.Nanoseconds())/float64(n), "ns/object")
+				for name, text := range map[string]string{"all": "web", "none": "nothing", "uid": root[:8] + "-ffff", "pods": "pods/web-99"} {
+					began := time.Now()
+					m.Search(text, 50)
+					b.ReportMetric(float64(time.Since(began).Microseconds())/1000, "ms/search-"+name)
+				}
+				began := time.Now()
+				m.Family(root, 0, 200)
+				b.ReportMetric(float64(time.Since(began).Microseconds()), "µs/family")
+				runtime.KeepAlive(m)
+			}
+		})
+	}
+}

@@ -1,0 +1,495 @@
+package mirror
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/view"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// model is a mirror that evaluates every definition again from all objects.
+type model struct {
+	objects map[string]Change // by uid
+	gone    map[string]Change // removed, and named by a reference
+	loaded  bool
+	put     map[string]bool // in this round
+}
+
+func (w *model) apply(c Change) {
+	uid := c.Object.GetMetadata().GetUid()
+	switch c.Op {
+	case Put:
+		w.objects[uid] = c
+		w.put[uid] = true
+		delete(w.gone, uid)
+	case Remove:
+		w.remove(uid, c)
+	case Restart:
+		w.put = map[string]bool{}
+	case Synced:
+		w.loaded = true
+		for _, uid := range slices.Sorted(maps.Keys(w.objects)) {
+			if !w.put[uid] {
+				w.remove(uid, w.objects[uid])
+			}
+		}
+	}
+	named := map[string]bool{}
+	for _, o := range w.objects {
+		for _, r := range refs(o) {
+			named[r.GetUid()] = true
+		}
+	}
+	maps.DeleteFunc(w.gone, func(uid string, _ Change) bool { return !named[uid] })
+}
+
+func (w *model) remove(uid string, c Change) {
+	if is, present := w.objects[uid]; present {
+		c = is
+	}
+	delete(w.objects, uid)
+	w.gone[uid] = c
+}
+
+func refs(c Change) []*coppicev1.OwnerReference { return c.Object.GetMetadata().GetOwnerReferences() }
+func has(c Change, finalizer string) bool {
+	return slices.Contains(c.Object.GetMetadata().GetFinalizers(), finalizer)
+}
+func isTerminating(c Change) bool { return c.Object.GetMetadata().GetDeletionTimestamp() != nil }
+func isProtected(c Change) bool   { return c.Object.GetMetadata().GetProtection() != nil }
+
+func agree(o, dependent Change, r *coppicev1.OwnerReference, group bool) bool {
+	m := o.Object.GetMetadata()
+	return o.Object.GetKind() == r.GetKind() && m.GetName() == r.GetName() && (!group || api.GroupOf(o.Object.GetApiVersion()) == api.GroupOf(r.GetApiVersion())) &&
+		(m.GetNamespace() == "" || m.GetNamespace() == dependent.Object.GetMetadata().GetNamespace())
+}
+
+func (w *model) class(d Change, r *coppicev1.OwnerReference) class {
+	if o, is := w.objects[r.GetUid()]; is {
+		switch {
+		case agree(o, d, r, true):
+			return valid
+		case agree(o, d, r, false):
+			return unknown
+		}
+		return dangling
+	}
+	if o, is := w.gone[r.GetUid()]; is && agree(o, d, r, true) {
+		return dangling
+	}
+	return unknown
+}
+
+// counting returns the uids of the owners that count an object as a dependent.
+func (w *model) counting(d Change) (uids []string) {
+	for _, r := range refs(d) {
+		_, present := w.objects[r.GetUid()]
+		if (!present || w.class(d, r) == valid) && !slices.Contains(uids, r.GetUid()) {
+			uids = append(uids, r.GetUid())
+		}
+	}
+	return uids
+}
+
+func (w *model) contains(c, o Change) bool {
+	k := kindKey{api.GroupOf(c.Object.GetApiVersion()), c.Object.GetKind()}
+	same := c.Object.GetMetadata().GetUid() == o.Object.GetMetadata().GetUid()
+	switch name := c.Object.GetMetadata().GetName(); {
+	case same:
+		return false
+	case k == kindKey{"", "Namespace"}:
+		return o.Object.GetMetadata().GetNamespace() == name
+	case k == registration:
+		return o.Resource == name
+	}
+	return false
+}
+
+func (w *model) drained(o Change) bool {
+	for _, c := range w.objects {
+		if isTerminating(c) && has(c, lifecycle.FinalizerContents) && w.contains(c, o) {
+			return true
+		}
+	}
+	return false
+}
+
+// condemned is the least set that its definition allows.
+func (w *model) condemned() map[string]bool {
+	set := map[string]bool{}
+	goes := func(o Change) bool {
+		if isTerminating(o) || !isProtected(o) && w.drained(o) {
+			return true
+		}
+		if isProtected(o) || len(refs(o)) == 0 {
+			return false
+		}
+		for _, r := range refs(o) {
+			switch w.class(o, r) {
+			case unknown:
+				return false
+			case valid:
+				if !set[r.GetUid()] || has(w.objects[r.GetUid()], lifecycle.FinalizerOrphan) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	for grows := true; grows; {
+		grows = false
+		for uid, o := range w.objects {
+			if !set[uid] && goes(o) {
+				set[uid], grows = true, true
+			}
+		}
+	}
+	return set
+}
+
+func (w *model) below(uid string) int {
+	seen := map[string]bool{uid: true}
+	for grows := true; grows; {
+		grows = false
+		for d, o := range w.objects {
+			if !seen[d] && slices.ContainsFunc(w.counting(o), func(u string) bool { return seen[u] }) {
+				seen[d], grows = true, true
+			}
+		}
+	}
+	return len(seen) - 1
+}
+
+// dependents returns the objects whose valid references to an object match.
+func (w *model) dependents(uid string, match func(Change, *coppicev1.OwnerReference) bool) (n int) {
+	for _, o := range w.objects {
+		for _, r := range refs(o) {
+			if r.GetUid() == uid && w.class(o, r) == valid && match(o, r) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (w *model) blocked(uid string) bool {
+	o := w.objects[uid]
+	external := func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) }
+	ofProtected := func(d Change, _ *coppicev1.OwnerReference) bool { return isProtected(d) }
+	inProtected := false
+	for _, c := range w.objects {
+		inProtected = inProtected || isProtected(c) && (w.contains(o, c) || c.Object.GetMetadata().GetUid() == uid && c.Resource == o.Object.GetMetadata().GetName())
+	}
+	return isTerminating(o) && (slices.ContainsFunc(o.Object.GetMetadata().GetFinalizers(), external) || o.Object.GetMetadata().GetDeletionGracePeriodSeconds() > 0 ||
+		has(o, lifecycle.FinalizerForeground) && w.dependents(uid, ofProtected) > 0 || has(o, lifecycle.FinalizerContents) && inProtected)
+}
+
+func (w *model) state(uid string) string {
+	o, is := w.objects[uid]
+	counts := [3]int{}
+	for _, r := range refs(o) {
+		counts[w.class(o, r)]++
+	}
+	blocks := func(_ Change, r *coppicev1.OwnerReference) bool { return r.GetBlockOwnerDeletion() }
+	switch {
+	case !is:
+		return Absent
+	case isTerminating(o) && (w.blocked(uid) || has(o, lifecycle.FinalizerInUse) || has(o, lifecycle.FinalizerContents) || has(o, lifecycle.FinalizerForeground) && w.dependents(uid, blocks) > 0):
+		return Blocked
+	case isTerminating(o):
+		return Terminating
+	case isProtected(o):
+		return Protected
+	case counts[dangling] > 0 && counts[unknown]+counts[valid] == 0:
+		return Garbage
+	case counts[unknown] > 0 && counts[valid] == 0 && w.loaded:
+		return UnknownOwner
+	}
+	return Present
+}
+
+// compare checks that the mirror says what the model says.
+func (w *model) compare(t *rapid.T, m *Mirror, uids []string) {
+	if m.Objects() != uint64(len(w.objects)) {
+		t.Fatalf("%d objects, want %d", m.Objects(), len(w.objects))
+	}
+	counts := map[string]uint64{}
+	for _, uid := range uids {
+		state := w.state(uid)
+		counts[state]++
+		if got := m.State(uid); got != state {
+			t.Fatalf("%s is %s, want %s", uid, got, state)
+		}
+		w.compareFamily(t, m, uid)
+	}
+	for state, got := range map[string]uint64{Garbage: m.Garbage(1).Total, UnknownOwner: m.UnknownOwners(1).Total, Terminating: m.Terminating(1).Total - counts[Blocked]} {
+		if got != counts[state] {
+			t.Fatalf("%d objects in the list of %s, want %d", got, state, counts[state])
+		}
+	}
+	w.compareFinalizers(t, m)
+	w.compareDeletions(t, m)
+}
+
+func (w *model) compareFamily(t *rapid.T, m *Mirror, uid string) {
+	f, known := m.Family(uid, 0, 200)
+	dependents := 0
+	_, isPresent := w.objects[uid]
+	named := isPresent
+	var names []string
+	for _, o := range w.objects {
+		named = named || slices.ContainsFunc(refs(o), func(r *coppicev1.OwnerReference) bool { return r.GetUid() == uid })
+		if slices.Contains(w.counting(o), uid) {
+			dependents++
+			names = append(names, o.Resource+" "+o.Object.GetMetadata().GetNamespace()+" "+o.Object.GetMetadata().GetName())
+		}
+	}
+	if known != named {
+		t.Fatalf("%s is known: %v, want %v", uid, known, named)
+	}
+	if !known {
+		return
+	}
+	if f.Total != dependents || int(f.Self.Below) != w.below(uid) || len(f.Owners) != len(refs(w.objects[uid])) || f.Self.UID != uid {
+		t.Fatalf("%s has %d dependents, %d below, %d owners; want %d, %d, %d", uid, f.Total, f.Self.Below, len(f.Owners), dependents, w.below(uid), len(refs(w.objects[uid])))
+	}
+	var got []string
+	for _, d := range f.Dependents {
+		got = append(got, d.Resource+" "+d.Namespace+" "+d.Name)
+	}
+	slices.Sort(names)
+	if !slices.Equal(got, names) {
+		t.Fatalf("dependents of %s: %q, want %q", uid, got, names)
+	}
+	for i, r := range refs(w.objects[uid]) {
+		if o := f.Owners[i]; o.UID != r.GetUid() || o.Blocking != r.GetBlockOwnerDeletion() || (o.State == Absent) != (w.class(w.objects[uid], r) == dangling || w.objects[r.GetUid()].Object == nil) {
+			t.Fatalf("owner %d of %s is %+v, want %v", i, uid, o, r)
+		}
+	}
+}
+
+func (w *model) compareFinalizers(t *rapid.T, m *Mirror) {
+	want, protectedOnes := map[string]uint64{}, 0
+	for uid, o := range w.objects {
+		for _, f := range o.Object.GetMetadata().GetFinalizers() {
+			if isTerminating(o) && !lifecycle.IsBuiltinFinalizer(f) {
+				want[f]++
+			}
+		}
+		dang, waits, others := 0, 0, 0
+		for _, r := range refs(o) {
+			owner := w.objects[r.GetUid()]
+			switch c := w.class(o, r); {
+			case c == dangling:
+				dang++
+			case c == valid && isTerminating(owner) && has(owner, lifecycle.FinalizerForeground):
+				waits++
+			default:
+				others++
+			}
+		}
+		if w.state(uid) == Protected && (w.drained(o) || waits > 0 || dang > 0 && others == 0) {
+			protectedOnes++
+		}
+	}
+	got := map[string]uint64{}
+	for _, f := range m.Finalizers(3) {
+		got[f.Name] = f.Total
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("finalizers %v, want %v", got, want)
+	}
+	if got := m.Protected(1).Total; got != uint64(protectedOnes) {
+		t.Fatalf("%d protected objects are in the way, want %d", got, protectedOnes)
+	}
+}
+
+func (w *model) compareDeletions(t *rapid.T, m *Mirror) {
+	list, total := m.Deletions(1000)
+	set := w.condemned()
+	var remaining, blocked uint64
+	roots := map[string]view.Deletion{}
+	for _, d := range list {
+		remaining += d.Remaining
+		blocked += d.Blocked
+		if !d.Gone {
+			roots[d.Root.UID] = d
+		}
+		if d.Remaining == 0 {
+			t.Fatalf("nothing is left of the deletion of %v", d.Root)
+		}
+	}
+	wantBlocked := 0
+	for uid := range set {
+		if w.blocked(uid) {
+			wantBlocked++
+		}
+		o := w.objects[uid]
+		if _, is := roots[uid]; isTerminating(o) && !w.drained(o) && !slices.ContainsFunc(refs(o), func(r *coppicev1.OwnerReference) bool {
+			return w.class(o, r) == valid && set[r.GetUid()] || w.class(o, r) == dangling && w.objects[r.GetUid()].Object == nil
+		}) && !is {
+			t.Fatalf("%s is no root of a deletion: %+v", uid, list)
+		}
+	}
+	if total != len(list) || remaining != uint64(len(set)) || blocked != uint64(wantBlocked) {
+		t.Fatalf("deletions have %d objects, of which %d are blocked; want %d (%v), %d", remaining, blocked, len(set), set, wantBlocked)
+	}
+	m.check(t)
+}
+
+// check compares what the deletions count with the objects that belong to them.
+func (m *Mirror) check(t *rapid.T) {
+	remaining, refs := map[uint32]uint64{}, map[uint32]uint32{}
+	for id := uint32(1); id <= m.nodes.last; id++ {
+		n := m.nodes.at(id)
+		refs[n.deletion]++
+		if n.flags&condemned != 0 {
+			remaining[m.deletionOf(n)]++
+		}
+	}
+	clear(refs)
+	for id := uint32(1); id <= m.nodes.last; id++ {
+		refs[m.nodes.at(id).deletion]++
+	}
+	for number, d := range m.byNumber {
+		refs[d.into]++
+		if d.into == 0 && d.remaining != remaining[number] {
+			t.Fatalf("the deletion of %v counts %d objects and has %d", d.ref, d.remaining, remaining[number])
+		}
+	}
+	for number, d := range m.byNumber {
+		if d.refs != refs[number] {
+			t.Fatalf("deletion %d counts %d names and has %d", number, d.refs, refs[number])
+		}
+	}
+}
+
+type coordinates struct{ resource, apiVersion, kind, namespace, name string }
+
+var places = []coordinates{
+	{"configmaps", "v1", "ConfigMap", "shop", "a"}, {"pods", "v1", "Pod", "shop", "b"}, {"pods", "v1", "Pod", "other", "c"},
+	{"namespaces", "v1", "Namespace", "", "shop"}, {"kinds.coppice.dev", "coppice.dev/v1", "Kind", "", "pods"},
+	{"widgets.example.com", "example.com/v1", "Widget", "", "d"}, {"deployments.apps", "apps/v1", "Deployment", "shop", "e"},
+	{"configmaps", "v1", "ConfigMap", "other", "a"}, {"pods", "v1", "Pod", "shop", "f"}, {"secrets", "v1", "Secret", "shop", "g"},
+	{"configmaps", "v1", "ConfigMap", "shop", "h"}, {"nodes", "v1", "Node", "", "i"},
+}
+
+// A mirror says after every change what the definitions say.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Unix(1_700_000_000, 0)
+		m := New(func() time.Time { return now })
+		w := &model{objects: map[string]Change{}, gone: map[string]Change{}, put: map[string]bool{}}
+		var uids []string
+		of := map[string]coordinates{}
+		for i := range 9 {
+			uid := fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
+			uids = append(uids, uid)
+		}
+		free := rapid.Permutation(places).Draw(t, "places") // no two objects have the same name
+		for _, uid := range uids {
+			of[uid], free = free[0], free[1:]
+		}
+		version := uint64(0)
+		draw := func(label string, percent int) bool { return rapid.IntRange(0, 99).Draw(t, label) < percent }
+		object := func() *coppicev1.Object {
+			uid := rapid.SampledFrom(uids).Draw(t, "uid")
+			if _, is := w.objects[uid]; !is && draw("elsewhere", 10) {
+				of[uid], free = free[0], append(free[1:], of[uid])
+			}
+			at := of[uid]
+			version++
+			meta := &coppicev1.ObjectMeta{Uid: uid, Namespace: at.namespace, Name: at.name, ResourceVersion: version, CreationTimestamp: timestamppb.New(now)}
+			if draw("terminating", 40) {
+				meta.DeletionTimestamp = timestamppb.New(now)
+				if draw("agent", 20) {
+					grace := int64(5)
+					meta.DeletionGracePeriodSeconds = &grace
+				}
+			}
+			if draw("protected", 15) {
+				meta.Protection = &coppicev1.Protection{Reason: "r"}
+			}
+			meta.Finalizers = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+				"example.com/x", "example.com/y", lifecycle.FinalizerOrphan, lifecycle.FinalizerForeground, lifecycle.FinalizerContents, lifecycle.FinalizerInUse,
+			}), 0, 2, rapid.ID).Draw(t, "finalizers")
+			for range rapid.IntRange(0, 3).Draw(t, "owners") {
+				owner := rapid.SampledFrom(uids).Draw(t, "owner")
+				is := of[owner]
+				blocks := draw("blocks", 50)
+				r := &coppicev1.OwnerReference{ApiVersion: is.apiVersion, Kind: is.kind, Name: is.name, Uid: owner, BlockOwnerDeletion: &blocks}
+				switch {
+				case draw("wrong name", 8):
+					r.Name = "wrong"
+				case draw("moved", 8):
+					r.ApiVersion = "old/v1"
+				}
+				meta.OwnerReferences = append(meta.OwnerReferences, r)
+			}
+			return &coppicev1.Object{ApiVersion: at.apiVersion, Kind: at.kind, Metadata: meta}
+		}
+		apply := func(c Change) {
+			w.apply(c)
+			m.Apply(c)
+		}
+		put := func() {
+			o := object()
+			apply(Change{Op: Put, Resource: of[o.GetMetadata().GetUid()].resource, Object: o, Revision: version})
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"put":   func(*rapid.T) { put() },
+			"again": func(*rapid.T) { put() },
+			"remove": func(*rapid.T) {
+				uid := rapid.SampledFrom(uids).Draw(t, "uid")
+				at := of[uid]
+				o := &coppicev1.Object{ApiVersion: at.apiVersion, Kind: at.kind, Metadata: &coppicev1.ObjectMeta{Uid: uid, Namespace: at.namespace, Name: at.name}}
+				apply(Change{Op: Remove, Resource: at.resource, Object: o})
+			},
+			"synced":  func(*rapid.T) { apply(Change{Op: Synced}) },
+			"restart": func(*rapid.T) { apply(Change{Op: Restart}) },
+			"unchanged": func(*rapid.T) {
+				for _, uid := range slices.Sorted(maps.Keys(w.objects)) {
+					apply(w.objects[uid])
+				}
+			},
+			"search": func(t *rapid.T) { w.compareSearch(t, m) },
+			"":       func(t *rapid.T) { w.compare(t, m, uids) },
+		})
+	})
+}
+
+func (w *model) compareSearch(t *rapid.T, m *Mirror) {
+	word := rapid.SampledFrom([]string{"a", "b", "shop", "pods", "pods/", "shop/b", "pods/c", "o", "00000000", "shop a"}).Draw(t, "word")
+	want := 0
+	for uid, o := range w.objects {
+		all := true
+		for part := range strings.FieldsSeq(word) {
+			in, name, slashed := strings.Cut(part, "/")
+			place := func(s string) bool {
+				return strings.Contains(o.Resource, s) || strings.Contains(o.Object.GetMetadata().GetNamespace(), s)
+			}
+			if slashed {
+				all = all && place(in) && strings.Contains(o.Object.GetMetadata().GetName(), name)
+			} else {
+				all = all && (place(part) || strings.Contains(o.Object.GetMetadata().GetName(), part) || strings.HasPrefix(uid, part) && len(part) >= shortestUID)
+			}
+		}
+		if all {
+			want++
+		}
+	}
+	if got := m.Search(word, 100); len(got.Matches) != want || got.More {
+		t.Fatalf("search %q finds %+v, want %d", word, got, want)
+	}
+}
