@@ -93,3 +93,19 @@ func BenchmarkMirror(b *testing.B) {
 		})
 	}
 }
+
+// chained returns changes for n objects, each of which owns the next.
+func chained(n int) []Change {
+	var list []Change
+	for i := range n {
+		o := &coppicev1.Object{ApiVersion: "v1", Kind: "Pod", Metadata: &coppicev1.ObjectMeta{
+			Uid: uid.New().String(), Namespace: "shop", Name: fmt.Sprint("p-", i), ResourceVersion: uint64(i + 1),
+		}}
+		if i > 0 {
+			m := list[i-1].Object.GetMetadata()
+			o.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{ApiVersion: "v1", Kind: "Pod", Name: m.GetName(), Uid: m.GetUid()}}
+		}
+		list = append(list, Change{Op: Put, Resource: "pods", Object: o})
+	}
+	return list
+}

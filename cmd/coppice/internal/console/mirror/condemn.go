@@ -18,7 +18,7 @@ func (m *Mirror) effects(n *node) effects {
 	}
 }
 
-// goes reports whether an object is condemned, as far as what is around it says.
+// goes reports whether an object should be condemned, by what is known of its owners and of what it is in.
 func (m *Mirror) goes(n *node) bool {
 	switch {
 	case n.flags&present == 0:
