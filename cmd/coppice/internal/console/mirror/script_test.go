@@ -202,10 +202,10 @@ func relative(r view.Relative) string {
 	return text
 }
 
-// The scenarios of testdata.
+// The scenarios of testdata/script.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/script", func(t *testing.T, path string) {
 		start := time.Unix(1_700_000_000, 0).UTC()
 		s := &script{start: start, now: start, objects: map[string]Change{}, watch: map[string]*Watch{}}
 		s.m = New(func() time.Time { return s.now })
