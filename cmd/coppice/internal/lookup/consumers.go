@@ -173,7 +173,7 @@ func (c *Consumers) of(ctx context.Context, what string, which client.ConsumersO
 		reply, err := c.r.client.Operations().Consumers(ctx, which)
 		c.denied = errors.Is(err, client.ErrForbidden) || errors.Is(err, client.ErrMethodNotAllowed)
 		if err == nil && len(reply.GetConsumers()) == 1 {
-			c.seen[what] = consumerOf(reply.GetConsumers()[0], c.r.now())
+			c.seen[what] = ConsumerOf(reply.GetConsumers()[0], c.r.now())
 		}
 		return err
 	})
@@ -191,7 +191,8 @@ func timeOf(micro int64) time.Time {
 	return time.UnixMicro(micro)
 }
 
-func consumerOf(s *client.ConsumerState, now time.Time) Consumer {
+// ConsumerOf returns the consumer that has a state, as of now.
+func ConsumerOf(s *client.ConsumerState, now time.Time) Consumer {
 	is := Consumer{
 		Process: s.GetProcess(), Calls: s.GetPending() + s.GetUnacknowledged(), Pulling: s.GetPulling() > 0, now: now,
 		Error: s.GetLastError(), Failed: timeOf(s.GetLastErrorTime()), Retry: timeOf(s.GetNextRetry()),

@@ -8,7 +8,8 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/view"
 )
 
-// The lists of objects that need attention. There is also one for each external finalizer and for each agent.
+// The lists of objects that need attention. There is also one for each external finalizer, for each agent, and for the
+// garbage of each resource.
 const (
 	terminatingList = "terminating"
 	unknownList     = "unknown"
@@ -16,6 +17,7 @@ const (
 	protectedList   = "protected"
 	finalizersList  = "finalizer "
 	agentList       = "agent "
+	garbageOfList   = "garbage of "
 )
 
 // listing says in which lists an object is.
@@ -23,7 +25,7 @@ type listing struct {
 	reason     string // one of the constants above; empty for no list
 	since      int64
 	finalizers uint32 // the number of the list of finalizers
-	agent      string // the resource; empty without an agent
+	resource   string // of garbage, and of what waits for its agent
 }
 
 // in calls f with the name of each list.
@@ -35,8 +37,11 @@ func (l *listing) in(names *names, f func(list string)) {
 	for _, name := range names.finalizers[l.finalizers].external {
 		f(finalizersList + name)
 	}
-	if l.agent != "" {
-		f(agentList + l.agent)
+	switch {
+	case l.reason == garbageList:
+		f(garbageOfList + l.resource)
+	case l.resource != "":
+		f(agentList + l.resource)
 	}
 }
 
@@ -49,11 +54,14 @@ func (m *Mirror) list(id uint32) {
 	case terminatingList:
 		l.since, l.finalizers = n.began, n.finalizers
 		if n.flags&agent != 0 {
-			l.agent = m.names.kinds[m.kindOf(n)].resource()
+			l.resource = m.names.kinds[m.kindOf(n)].resource()
 		}
 	case unknownList:
 		l.since = n.created
 	default:
+		if l.reason == garbageList {
+			l.resource = m.names.kinds[m.kindOf(n)].resource()
+		}
 		if n.listed != nil && n.listed.reason == l.reason {
 			l.since = n.listed.since
 		} else {
@@ -153,6 +161,11 @@ func (m *Mirror) Terminating(n int) Waiting { return m.waiting(terminatingList, 
 
 // Garbage returns the objects whose owners are all gone, and whose deletion has not begun.
 func (m *Mirror) Garbage(n int) Waiting { return m.waiting(garbageList, n) }
+
+// GarbageOf returns the garbage of one resource.
+func (m *Mirror) GarbageOf(resource string, n int) Waiting {
+	return m.waiting(garbageOfList+resource, n)
+}
 
 // UnknownOwners returns the objects that have owners of which none is known to exist, and one was never seen.
 func (m *Mirror) UnknownOwners(n int) Waiting { return m.waiting(unknownList, n) }

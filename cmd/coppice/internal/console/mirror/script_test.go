@@ -177,6 +177,7 @@ func (s *script) lists(b *strings.Builder) {
 	}
 	write("terminating", s.m.Terminating(3))
 	write("garbage", s.m.Garbage(3))
+	write("garbage pods", s.m.GarbageOf("pods", 3))
 	write("unknown owner", s.m.UnknownOwners(3))
 	write("protected", s.m.Protected(3))
 	for _, w := range s.m.Finalizers(2) {
