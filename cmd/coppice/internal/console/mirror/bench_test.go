@@ -109,3 +109,37 @@ func chained(n int) []Change {
 	}
 	return list
 }
+
+// BenchmarkCascade reports the times of a deletion in the background of an owner with 200,000 dependents, for each object:
+// they lose their owner, and are removed; and of a page of its Family.
+func BenchmarkCascade(b *testing.B) {
+	const n = 200_000
+	for range b.N {
+		m := New(time.Now)
+		all := chained(n + 1)
+		root := all[0].Object.GetMetadata()
+		for _, c := range all[2:] {
+			c.Object.Metadata.OwnerReferences = all[1].Object.GetMetadata().GetOwnerReferences()
+		}
+		m.Apply(all...)
+		m.Apply(Change{Op: Synced})
+		began := time.Now()
+		m.Family(root.GetUid(), n/2, 200)
+		b.ReportMetric(float64(time.Since(began).Microseconds())/1000, "ms/family")
+		began = time.Now()
+		m.Apply(Change{Op: Remove, Object: all[0].Object})
+		b.ReportMetric(float64(time.Since(began).Nanoseconds())/n, "ns/orphaned")
+		began = time.Now()
+		for i, c := range all[1:] {
+			c.Op = Remove
+			m.Apply(c)
+			if i%1000 == 0 {
+				m.Deletions(20)
+			}
+		}
+		b.ReportMetric(float64(time.Since(began).Nanoseconds())/n, "ns/removed")
+		if list, _ := m.Deletions(1); len(list) != 0 {
+			b.Errorf("a deletion is left: %+v", list)
+		}
+	}
+}

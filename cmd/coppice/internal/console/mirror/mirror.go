@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,8 +99,17 @@ func New(now func() time.Time) *Mirror {
 	return m
 }
 
-// Apply applies changes, in order.
+// applied is how many changes Apply applies before it lets readers in.
+const applied = 1000
+
+// Apply applies changes, in order. Readers can see some of them before the others. The mirror keeps none of the objects.
 func (m *Mirror) Apply(changes ...Change) {
+	for some := range slices.Chunk(changes, applied) {
+		m.apply(some)
+	}
+}
+
+func (m *Mirror) apply(changes []Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range changes {
@@ -178,12 +188,11 @@ func (m *Mirror) put(resource string, o *coppicev1.Object) {
 		m.appear(id, resource, o)
 	}
 	n.version = meta.GetResourceVersion()
-	if labels := m.names.labels.take(labelText(meta.GetLabels())); labels != n.labels || labels != 0 {
-		m.names.labels.release(n.labels)
-		n.labels = labels
-	}
-	before := m.effects(n)
-	n.finalizers = m.names.finalizerNumber(meta.GetFinalizers())
+	labels := m.names.labels.take(labelText(meta.GetLabels()))
+	m.names.labels.release(n.labels)
+	n.labels = labels
+	before, former := m.effects(n), n.finalizers
+	n.finalizers = m.names.takeFinalizers(meta.GetFinalizers())
 	was := n.flags & terminating
 	n.flags &^= terminating | agent
 	if t := meta.GetDeletionTimestamp(); t != nil {
@@ -209,6 +218,7 @@ func (m *Mirror) put(resource string, o *coppicev1.Object) {
 	if is == 0 {
 		m.reconsiderDependents(id)
 	}
+	m.names.lists.release(former) // the lists of objects have used it until now
 	m.signal(id)
 }
 
@@ -292,6 +302,7 @@ func (m *Mirror) remove(id uint32, c Change) {
 		}
 		m.setListing(id, listing{})
 		m.names.labels.release(n.labels)
+		m.names.lists.release(n.finalizers)
 		owners = m.dropOwners(id)
 		p := &m.names.places[n.place]
 		last := len(p.members) - 1

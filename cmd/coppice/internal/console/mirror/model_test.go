@@ -347,14 +347,26 @@ func (m *Mirror) check(t *rapid.T) {
 	remaining, refs := map[uint32]uint64{}, map[uint32]uint32{}
 	for id := uint32(1); id <= m.nodes.last; id++ {
 		n := m.nodes.at(id)
-		refs[n.deletion]++
 		if n.flags&condemned != 0 {
 			remaining[m.deletionOf(n)]++
 		}
 	}
-	clear(refs)
+	uses := map[uint32]uint32{}
 	for id := uint32(1); id <= m.nodes.last; id++ {
-		refs[m.nodes.at(id).deletion]++
+		n := m.nodes.at(id)
+		refs[n.deletion]++ // deletionOf has changed some
+		if n.finalizers != 0 {
+			uses[n.finalizers]++
+		}
+	}
+	for text, id := range m.names.lists.of {
+		if e := m.names.lists.entries[id]; e.text != text || e.uses != uses[id] {
+			t.Fatalf("the list of finalizers %q has %d uses, want %d", text, e.uses, uses[id])
+		}
+		delete(uses, id)
+	}
+	if len(uses) > 0 {
+		t.Fatalf("lists of finalizers that objects have are missing: %v", uses)
 	}
 	for number, d := range m.byNumber {
 		refs[d.into]++

@@ -9,7 +9,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// names has one copy of what many objects have in common. Objects refer to it by number, from 1 on.
+// names has one copy of what many objects have in common. Objects refer to it by number, from 1 on. Kinds, namespaces and
+// places stay when their last object is removed; labels and lists of finalizers, of which there can be many, do not.
 type names struct {
 	kinds      []kind
 	kindOf     map[kindKey]uint32
@@ -18,8 +19,8 @@ type names struct {
 	resourceOf map[string]*container
 	places     []place
 	placeOf    map[placeKey]uint32
-	finalizers []finalizerList
-	listOf     map[string]uint32
+	finalizers []finalizerList // by the numbers of lists
+	lists      texts
 	labels     texts
 }
 
@@ -74,7 +75,8 @@ func (t *names) init() {
 	t.spaces, t.spaceOf = []*container{{}}, map[string]uint32{}
 	t.resourceOf = map[string]*container{}
 	t.places, t.placeOf = make([]place, 1), map[placeKey]uint32{}
-	t.finalizers, t.listOf = make([]finalizerList, 1), map[string]uint32{}
+	t.finalizers = make([]finalizerList, 1)
+	t.lists.init()
 	t.labels.init()
 }
 
@@ -132,13 +134,12 @@ func (t *names) namespace(name string) uint32 {
 	return t.spaceOf[name]
 }
 
-// finalizerNumber returns the number of a list of finalizers; 0 if it is empty.
-func (t *names) finalizerNumber(list []string) uint32 {
-	if len(list) == 0 {
-		return 0
-	}
+// takeFinalizers returns the number of a list of finalizers, and counts the use; 0 if it is empty. names.lists.release
+// ends the use.
+func (t *names) takeFinalizers(list []string) uint32 {
 	key := strings.Join(list, "\x00")
-	if id, known := t.listOf[key]; known {
+	id := t.lists.take(key)
+	if id == 0 || t.lists.entries[id].uses > 1 {
 		return id
 	}
 	var l finalizerList
@@ -158,9 +159,12 @@ func (t *names) finalizerNumber(list []string) uint32 {
 			}
 		}
 	}
-	t.finalizers = append(t.finalizers, l)
-	t.listOf[key] = uint32(len(t.finalizers) - 1)
-	return t.listOf[key]
+	if int(id) == len(t.finalizers) {
+		t.finalizers = append(t.finalizers, l)
+	} else {
+		t.finalizers[id] = l
+	}
+	return id
 }
 
 // texts has texts that objects share, with the number of objects that have each.
