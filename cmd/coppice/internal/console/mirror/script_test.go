@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -182,6 +183,9 @@ func (s *script) lists(b *strings.Builder) {
 	write("protected", s.m.Protected(3))
 	for _, w := range s.m.Finalizers(2) {
 		write("finalizer", w)
+		if same := s.m.Finalizer(w.Name, 2); same.Total != w.Total || !slices.Equal(same.Oldest, w.Oldest) {
+			fmt.Fprintf(b, "  differs: %+v\n", same)
+		}
 	}
 	for _, w := range s.m.Agents(2) {
 		write("agent", w)

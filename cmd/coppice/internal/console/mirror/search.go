@@ -47,7 +47,7 @@ func (m *Mirror) Search(text string, limit int) view.Found {
 		for i := 0; i < len(m.names.places[p].members); i++ {
 			if examined++; examined%searched == 0 {
 				m.mu.Unlock()
-				m.mu.Lock() //nolint:staticcheck // changes are applied in between
+				m.mu.Lock() // changes are applied in between
 				if i >= len(m.names.places[p].members) {
 					break
 				}
