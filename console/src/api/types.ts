@@ -298,7 +298,6 @@ export interface Finalizer {
   process?: string;
   calls?: number;
   state?: string;
-  since?: string;
   failures?: number;
   lastError?: string;
   nextRetry?: string;

@@ -124,14 +124,10 @@ func (w *writer) declare(of reflect.Type) string {
 	return b.String()
 }
 
+// fields writes the fields that JSON has of a type. A field hides the one of the same name in a type that is embedded.
 func (w *writer) fields(b *strings.Builder, of reflect.Type) {
-	for i := range of.NumField() {
-		f := of.Field(i)
-		if f.Anonymous {
-			w.fields(b, f.Type)
-			continue
-		}
-		if !f.IsExported() {
+	for _, f := range reflect.VisibleFields(of) {
+		if f.Anonymous || !f.IsExported() {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
