@@ -2,6 +2,9 @@ module github.com/coppice-gc/coppice
 
 go 1.26.0
 
+// Packages of npm may have Go files.
+ignore ./console/node_modules
+
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/cespare/xxhash/v2 v2.3.0
