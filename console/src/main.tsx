@@ -1,7 +1,11 @@
 import { render } from "preact";
-import "./style/base.css";
+import { sessions } from "./app.ts";
+import { Root } from "./root.tsx";
+import "./style/index.css";
+
+void sessions.start(location, history);
 
 const app = document.getElementById("app");
 if (app !== null) {
-  render(<h1>Coppice</h1>, app);
+  render(<Root />, app);
 }

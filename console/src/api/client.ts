@@ -1,0 +1,109 @@
+import { objectParts, path, query } from "../lib/paths.ts";
+import type { Failure, Family, Found, History, Kind, ObjectPage, Overview, Ref } from "./types.ts";
+
+/** Failed is the error of a request: the reply of the server, or why there is none. */
+export class Failed extends Error {
+  constructor(
+    readonly failure: Failure,
+    readonly status: number,
+  ) {
+    super(failure.message);
+  }
+}
+
+export const signedOut = "SignedOut";
+
+/** failureOf returns what an error says to people. */
+export function failureOf(error: unknown): Failure {
+  return error instanceof Failed ? error.failure : { reason: "Internal", message: `The page failed: ${String(error)}. Reload it.` };
+}
+
+/** Client sends requests. It reports when the session has ended. */
+export class Client {
+  csrf = "";
+  onSignedOut: () => void = () => undefined;
+
+  /** send sends a request, and returns status and body of the reply, whatever they are. */
+  async send(method: string, at: string, body?: unknown, signal?: AbortSignal): Promise<{ status: number; body: unknown }> {
+    const headers: Record<string, string> = { Accept: "application/json" };
+    if (body !== undefined) {
+      headers["Content-Type"] = "application/json";
+    }
+    if (method !== "GET") {
+      headers["Coppice-CSRF"] = this.csrf;
+    }
+    let status = 0;
+    try {
+      const reply = await fetch(at, {
+        method,
+        headers,
+        cache: "no-store",
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(signal === undefined ? {} : { signal }),
+      });
+      status = reply.status;
+      const text = await reply.text();
+      return { status, body: text === "" ? undefined : (JSON.parse(text) as unknown) };
+    } catch (error) {
+      if (signal?.aborted) {
+        throw error;
+      }
+      const why =
+        status === 0
+          ? "The console does not answer. Check that it runs and that this machine reaches it."
+          : `What answers is not the console (status ${status}, no JSON). Check the proxy in front of it.`;
+      throw new Failed({ reason: "Unreachable", message: why, retry: true }, status);
+    }
+  }
+
+  /** call is send for requests whose failure is an error. */
+  async call(method: string, at: string, body?: unknown, signal?: AbortSignal): Promise<unknown> {
+    const reply = await this.send(method, at, body, signal);
+    if (reply.status >= 200 && reply.status < 300) {
+      return reply.body;
+    }
+    const failure = isFailure(reply.body)
+      ? reply.body
+      : { reason: "Internal", message: `The console answered with status ${reply.status} and no reason. Look at its log.` };
+    if (failure.reason === signedOut) {
+      this.onSignedOut();
+    }
+    throw new Failed(failure, reply.status);
+  }
+
+  private async get(at: string, signal?: AbortSignal): Promise<unknown> {
+    return this.call("GET", at, undefined, signal);
+  }
+
+  async overview(realm: string, signal?: AbortSignal): Promise<Overview> {
+    return (await this.get(path("api", "realms", realm, "overview"), signal)) as Overview;
+  }
+
+  async kinds(realm: string, signal?: AbortSignal): Promise<Kind[]> {
+    return ((await this.get(path("api", "realms", realm, "kinds"), signal)) as Kind[] | null) ?? [];
+  }
+
+  async object(realm: string, object: Ref, reveal: boolean, signal?: AbortSignal): Promise<ObjectPage> {
+    const at = path("api", "realms", realm, "objects", ...objectParts(object));
+    return (await this.get(at + query({ uid: object.uid, reveal: reveal ? "true" : undefined }), signal)) as ObjectPage;
+  }
+
+  async family(realm: string, uid: string, from: number, signal?: AbortSignal): Promise<Family> {
+    return (await this.get(path("api", "realms", realm, "family") + query({ uid, from: from || undefined }), signal)) as Family;
+  }
+
+  async search(realm: string, q: string, signal?: AbortSignal): Promise<Found> {
+    return (await this.get(path("api", "realms", realm, "search") + query({ q }), signal)) as Found;
+  }
+
+  async history(realm: string, object: Ref, before?: number, signal?: AbortSignal): Promise<History> {
+    const { uid, resource, namespace, name } = object;
+    return (await this.get(path("api", "realms", realm, "history") + query({ uid, resource, namespace, name, before }), signal)) as History;
+  }
+}
+
+function isFailure(body: unknown): body is Failure {
+  return typeof body === "object" && body !== null && "message" in body && "reason" in body;
+}
+
+export const client = new Client();

@@ -1,0 +1,154 @@
+import { signal } from "@preact/signals";
+import type { Ask, News } from "./types.ts";
+
+/** Socket is the part of a WebSocket that Live uses. */
+export interface Socket {
+  onopen: ((event: Event) => unknown) | null;
+  onclose: ((event: CloseEvent) => unknown) | null;
+  onmessage: ((event: MessageEvent) => unknown) | null;
+  send(text: string): void;
+  close(): void;
+}
+
+/** Connection is the state of the connection, for people. */
+export type Connection =
+  | { is: "connecting" }
+  | { is: "live" }
+  /** The WebSocket is closed; the next attempt is at the time retry. */
+  | { is: "closed"; since: number; retry: number }
+  /** The WebSocket is open, but the console itself receives nothing. */
+  | { is: "lost"; says: string };
+
+export interface Listener {
+  news(news: News): void;
+  /** again: the connection is back after news may have been missed. */
+  again(): void;
+}
+
+const firstDelay = 500;
+const longestDelay = 15_000;
+
+/**
+ * Live keeps one WebSocket open, and asks again on a new one what was asked. Attempts follow each other with delays that double,
+ * each drawn between half and all of it, so that the tabs of a console that restarts do not return at the same moment.
+ */
+export class Live {
+  readonly connection = signal<Connection>({ is: "connecting" });
+  private socket: Socket | undefined;
+  private open = false;
+  private stopped = true;
+  private failures = 0;
+  private nextID = 1;
+  private missed = false;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly asked = new Map<number, { ask: Ask; listener: Listener }>();
+
+  /** connect opens a WebSocket. onClosed is called after each that was closed. */
+  constructor(
+    private readonly connect: () => Socket,
+    private readonly onClosed: () => void = () => undefined,
+    private readonly random: () => number = Math.random,
+  ) {}
+
+  start(): void {
+    if (this.stopped) {
+      this.stopped = false;
+      this.dial();
+    }
+  }
+
+  /** stop closes the connection, as after signing out. What was asked is asked again after the next start. */
+  stop(): void {
+    this.stopped = true;
+    this.failures = 0;
+    clearTimeout(this.timer);
+    this.drop();
+    this.connection.value = { is: "connecting" };
+  }
+
+  /** ask asks for news, until the function that it returns is called. */
+  ask(what: Omit<Ask, "id" | "end">, listener: Listener): () => void {
+    const ask = { ...what, id: this.nextID++ };
+    this.asked.set(ask.id, { ask, listener });
+    this.say(ask);
+    return () => {
+      this.asked.delete(ask.id);
+      this.say({ id: ask.id, end: true });
+    };
+  }
+
+  /** now tries at once, if the connection is closed: a person has asked for it, or the network is back. */
+  now(): void {
+    if (!this.stopped && this.connection.value.is === "closed") {
+      clearTimeout(this.timer);
+      this.dial();
+    }
+  }
+
+  private say(ask: Ask): void {
+    if (this.open) {
+      this.socket?.send(JSON.stringify(ask));
+    }
+  }
+
+  private dial(): void {
+    this.drop();
+    const socket = this.connect();
+    this.socket = socket;
+    socket.onopen = () => {
+      this.open = true;
+      this.failures = 0;
+      this.connection.value = { is: "live" };
+      for (const { ask } of this.asked.values()) {
+        this.say(ask);
+      }
+      this.back();
+    };
+    socket.onmessage = (event) => this.hear(JSON.parse(event.data as string) as News);
+    socket.onclose = () => this.closed();
+  }
+
+  private hear(news: News): void {
+    if (news.id !== 0) {
+      this.asked.get(news.id)?.listener.news(news);
+    } else if (news.lost !== undefined) {
+      this.missed = true;
+      this.connection.value = { is: "lost", says: news.lost };
+    } else if (news.found) {
+      this.connection.value = { is: "live" };
+      this.back();
+    }
+  }
+
+  private back(): void {
+    if (this.missed) {
+      this.missed = false;
+      for (const { listener } of this.asked.values()) {
+        listener.again();
+      }
+    }
+  }
+
+  private closed(): void {
+    this.drop();
+    this.missed = true;
+    const longest = Math.min(longestDelay, firstDelay * 2 ** this.failures);
+    const delay = (longest / 2) * (1 + this.random());
+    this.failures++;
+    const before = this.connection.value;
+    const at = Date.now();
+    this.connection.value = { is: "closed", since: before.is === "closed" ? before.since : at, retry: at + delay };
+    this.timer = setTimeout(() => this.dial(), delay);
+    this.onClosed();
+  }
+
+  private drop(): void {
+    const socket = this.socket;
+    this.socket = undefined;
+    this.open = false;
+    if (socket !== undefined) {
+      socket.onopen = socket.onclose = socket.onmessage = null;
+      socket.close();
+    }
+  }
+}

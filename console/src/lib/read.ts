@@ -1,0 +1,41 @@
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { failureOf } from "../api/client.ts";
+import type { Failure } from "../api/types.ts";
+
+export interface Read<T> {
+  data: T | undefined;
+  /** failure is of the last attempt. data is that of the last successful one. */
+  failure: Failure | undefined;
+  /** again reads again, and keeps data meanwhile. */
+  again: () => void;
+}
+
+/** useRead reads something when its key changes, and when again is called. Replies that arrive after a later request are dropped. */
+export function useRead<T>(key: string, read: (signal: AbortSignal) => Promise<T>): Read<T> {
+  const [state, setState] = useState<{ key: string; data?: T; failure?: Failure }>({ key });
+  const latest = useRef(read);
+  latest.current = read;
+  const abort = useRef<AbortController | undefined>(undefined);
+  const again = useCallback(() => {
+    abort.current?.abort();
+    const controller = (abort.current = new AbortController());
+    latest.current(controller.signal).then(
+      (data) => {
+        if (!controller.signal.aborted) {
+          setState({ key, data });
+        }
+      },
+      (error: unknown) => {
+        if (!controller.signal.aborted) {
+          setState((before) => ({ ...(before.key === key ? before : { key }), failure: failureOf(error) }));
+        }
+      },
+    );
+  }, [key]);
+  useEffect(() => {
+    again();
+    return () => abort.current?.abort();
+  }, [again]);
+  const current = state.key === key;
+  return { data: current ? state.data : undefined, failure: current ? state.failure : undefined, again };
+}

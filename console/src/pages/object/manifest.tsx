@@ -1,0 +1,24 @@
+import type { ObjectPage } from "../../api/types.ts";
+import { visibleLines } from "../../lib/text.ts";
+import { Copy, Notice, Section } from "../../ui/parts.tsx";
+
+/** Manifest is the object as YAML. Values of Secrets are shown when a person asks for them, and are forgotten with the page. */
+export function Manifest({ page, revealed, reveal }: { page: ObjectPage; revealed: boolean; reveal: (is: boolean) => void }) {
+  const text = page.manifest ?? "";
+  return (
+    <Section id="manifest" title="Manifest" aside={<Copy text={text} what="the manifest" />}>
+      {page.hidden && !revealed && (
+        <Notice tone="info">
+          <p>The values of this Secret are left out.</p>
+          <button type="button" onClick={() => reveal(true)}>
+            Show values
+          </button>
+        </Notice>
+      )}
+      {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- scrolled by keys */}
+      <pre class="text yaml" tabIndex={0} aria-label="Manifest">
+        {visibleLines(text)}
+      </pre>
+    </Section>
+  );
+}

@@ -1,0 +1,181 @@
+import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { client, live } from "../../app.ts";
+import type { Failure, ObjectPage, Ref } from "../../api/types.ts";
+import { nameOf, overviewPath } from "../../lib/paths.ts";
+import { useRead } from "../../lib/read.ts";
+import { visible, visibleLines } from "../../lib/text.ts";
+import { Throttle } from "../../lib/throttle.ts";
+import { Link } from "../../ui/link.tsx";
+import { useKinds } from "../../ui/mentions.tsx";
+import { Ago, Copy, Loading, MissingParts, Notice, Problem, Section } from "../../ui/parts.tsx";
+import { StateMark } from "../../ui/state.tsx";
+import { View } from "../../ui/view.tsx";
+import { HistoryList } from "./history.tsx";
+import { Manifest } from "./manifest.tsx";
+import { Tree } from "./tree.tsx";
+import { Why } from "./why.tsx";
+
+/** What changes is read again at most that often, in ms. */
+const pause = 500;
+
+/** ObjectView shows an object, or what is known of one that was removed. It follows the object. */
+export function ObjectView({ realm, object }: { realm: string; object: Ref }) {
+  useKinds(realm);
+  const [reveal, setReveal] = useState(false);
+  const read = useRead(`object ${realm} ${nameOf(object)}`, (signal) => client.object(realm, object, reveal, signal));
+  const { again } = read;
+  const [changes, setChanges] = useState(0);
+  const page = read.data;
+  const uid = page?.uid ?? object.uid;
+  const throttle = useMemo(
+    () =>
+      new Throttle(pause, () => {
+        again();
+        setChanges((n) => n + 1);
+      }),
+    [again],
+  );
+  useEffect(() => () => throttle.stop(), [throttle]);
+  const [stopped, setStopped] = useState<Failure>();
+  useEffect(() => {
+    if (uid === undefined) {
+      return;
+    }
+    const changed = () => {
+      setStopped(undefined);
+      throttle.ask();
+    };
+    return live.ask({ realm, view: "Object", uid }, { news: (news) => (news.changed ? changed() : setStopped(news.error)), again: changed });
+  }, [realm, uid, throttle]);
+  const revealed = useCallback((is: boolean) => setReveal(is), []);
+  useEffect(() => {
+    if (reveal) {
+      again();
+    }
+  }, [reveal, again]);
+
+  const name = visible(nameOf(object));
+  if (page === undefined) {
+    return <NotShown realm={realm} object={object} failure={read.failure} again={again} />;
+  }
+  return (
+    <View title={name} heading={<Title object={page} />} of={`object ${realm} ${name} ${object.uid ?? ""}`} wide>
+      <Facts realm={realm} page={page} />
+      {read.failure !== undefined && <Problem what="The object could not be read again; what is shown may be old." failure={read.failure} again={again} />}
+      {stopped !== undefined && <Problem what="This page does not follow the object." failure={stopped} again={again} />}
+      <MissingParts missing={page.missing} />
+      <Why realm={realm} page={page} />
+      <ObjectWarnings page={page} />
+      <div class="columns even">
+        <div>{uid !== undefined && page.state !== "Removed" && <Tree realm={realm} uid={uid} namespace={page.namespace} changes={changes} />}</div>
+        <div>
+          <HistoryList realm={realm} object={{ ...object, ...(uid === undefined ? {} : { uid }) }} changes={changes} />
+        </div>
+      </div>
+      {page.manifest !== undefined && page.manifest !== "" && <Manifest page={page} revealed={reveal} reveal={revealed} />}
+      <ExplainText text={page.text} />
+    </View>
+  );
+}
+
+function Title({ object }: { object: Ref }) {
+  return (
+    <>
+      <span class="title-resource">{visible(object.resource)}/</span>
+      {visible(object.name)}
+    </>
+  );
+}
+
+function Facts({ realm, page }: { realm: string; page: ObjectPage }) {
+  const facts: [string, string, string?][] = [["Kind", page.kind.kind === "" ? page.resource : page.kind.kind, page.kind.apiVersion]];
+  if (page.namespace !== undefined) {
+    facts.push(["Namespace", page.namespace]);
+  }
+  if (page.revision !== undefined) {
+    facts.push(["Revision", String(page.revision)]);
+  }
+  return (
+    <dl class="line">
+      <div>
+        <dt class="unseen">State</dt>
+        <dd>
+          <StateMark state={page.state} badge /> {page.explanation.since !== undefined && <Ago time={page.explanation.since} />}
+        </dd>
+      </div>
+      {facts.map(([name, value, title]) => (
+        <div key={name} title={title}>
+          <dt>{name}</dt>
+          <dd>{visible(value)}</dd>
+        </div>
+      ))}
+      {page.uid !== undefined && (
+        <div>
+          <dt>UID</dt>
+          <dd class="uid">
+            <code>{visible(page.uid)}</code>
+            <Copy text={page.uid} what="the UID" />
+          </dd>
+        </div>
+      )}
+      <div>
+        <dt>Realm</dt>
+        <dd>
+          <Link href={overviewPath(realm)}>{visible(realm)}</Link>
+        </dd>
+      </div>
+    </dl>
+  );
+}
+
+function ObjectWarnings({ page }: { page: ObjectPage }) {
+  return (
+    <>
+      {(page.warnings ?? []).map((w) => (
+        <Notice key={w.reason} tone="wait">
+          <p>
+            <strong>{visible(w.reason)}</strong> {visible(w.message)} <Ago time={w.time} />
+          </p>
+        </Notice>
+      ))}
+    </>
+  );
+}
+
+/** ExplainText is the explanation as the command line writes it, to be sent to a colleague. */
+function ExplainText({ text }: { text: string }) {
+  if (text === "") {
+    return null;
+  }
+  return (
+    <Section id="text" title="In the words of coppice explain" aside={<Copy text={text} what="the explanation" />}>
+      {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- scrolled by keys */}
+      <pre class="text" tabIndex={0} aria-label="Explanation">
+        {visibleLines(text)}
+      </pre>
+    </Section>
+  );
+}
+
+/** NotShown is for an object that is being read, could not be read, or does not exist. */
+function NotShown({ realm, object, failure, again }: { realm: string; object: Ref; failure: Failure | undefined; again: () => void }) {
+  const name = visible(nameOf(object));
+  const of = `object ${realm} ${name} ${object.uid ?? ""}`;
+  if (failure?.reason === "NotFound") {
+    return (
+      <View title={`No ${name}`} of={`${of} not found`}>
+        <p>{visible(failure.message)}</p>
+        <p>
+          Neither the realm <Link href={overviewPath(realm)}>{visible(realm)}</Link> nor its log has an object <strong>{name}</strong>
+          {object.namespace !== undefined && ` in the namespace ${visible(object.namespace)}`}
+          {object.uid !== undefined && ` with the UID ${visible(object.uid)}`}. Search for a part of its name: press <kbd>/</kbd>.
+        </p>
+      </View>
+    );
+  }
+  return (
+    <View title={name} heading={<Title object={object} />} of={of} wide>
+      {failure === undefined ? <Loading what={name} lines={10} /> : <Problem what="The object could not be read." failure={failure} again={again} />}
+    </View>
+  );
+}

@@ -1,0 +1,213 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { client } from "../../app.ts";
+import { count, of } from "../../lib/numbers.ts";
+import { go, replace } from "../../lib/go.ts";
+import { objectPath } from "../../lib/paths.ts";
+import { visible } from "../../lib/text.ts";
+import { Icon } from "../../ui/icons.tsx";
+import { Link } from "../../ui/link.tsx";
+import { Loading, Notice, Problem, Section } from "../../ui/parts.tsx";
+import { StateMark } from "../../ui/state.tsx";
+import { Families } from "./families.ts";
+import { type Row, moveOf, rowsOf } from "./rows.ts";
+
+/** What the URL has at most of the rows that are open, so that it stays short enough to be sent. */
+const remembered = 30;
+
+/** expandedIn reads from the URL which rows are open. Both sides are open unless it says otherwise. */
+function expandedIn(search: string): Set<string> {
+  const open = new URLSearchParams(search).get("open");
+  return new Set(open === null ? ["owners", "dependents"] : open.split(",").filter((id) => id !== ""));
+}
+
+function remember(expanded: ReadonlySet<string>): void {
+  const params = new URLSearchParams(location.search);
+  params.set("open", [...expanded].slice(0, remembered).join(","));
+  replace(`${location.pathname}?${params.toString()}`);
+}
+
+/** Tree shows owners and dependents of an object. changes counts the changes after which they are read again. */
+export function Tree({ realm, uid, namespace, changes }: { realm: string; uid: string; namespace: string | undefined; changes: number }) {
+  const [families] = useState(() => new Families((of, from) => client.family(realm, of, from)));
+  const [expanded, setExpanded] = useState(() => expandedIn(location.search));
+  const branches = families.branches.value;
+  const rows = rowsOf(uid, branches, expanded);
+  const shown = useRef<string[]>([]);
+  shown.current = [uid, ...new Set(rows.flatMap((r) => (r.expanded === true && r.shows.is === "object" && r.shows.object.uid !== undefined ? [r.shows.object.uid] : [])))];
+  // Rows that the URL names are read when the rows above them are.
+  const needed = shown.current.join(" ");
+  useEffect(() => needed.split(" ").forEach((of) => families.open(of)), [families, needed]);
+  useEffect(() => {
+    if (changes > 0) {
+      families.refresh(shown.current);
+    }
+  }, [families, changes]);
+
+  const toggle = (row: Row) => {
+    const next = new Set(expanded);
+    if (!next.delete(row.id)) {
+      next.add(row.id);
+    }
+    setExpanded(next);
+    remember(next);
+  };
+  const root = branches.get(uid);
+  return (
+    <Section id="tree" title="Owners and dependents" aside={root?.family && root.family.self.below > 0 ? `${of(root.family.self.below, "object")} below` : undefined}>
+      {root?.failure !== undefined && <Problem what="Owners and dependents could not be read." failure={root.failure} again={() => families.retry(uid)} />}
+      {root?.family?.loading && (
+        <Notice tone="info">
+          <p>The objects of the realm are still being read. Counts grow until that is complete.</p>
+        </Notice>
+      )}
+      {root === undefined ? <Loading what="owners and dependents" /> : root.family !== undefined && <Rows realm={realm} namespace={namespace} rows={rows} toggle={toggle} families={families} />}
+    </Section>
+  );
+}
+
+interface RowsProps {
+  realm: string;
+  namespace: string | undefined;
+  rows: Row[];
+  toggle: (row: Row) => void;
+  families: Families;
+}
+
+function Rows({ realm, namespace, rows, toggle, families }: RowsProps) {
+  const [at, setAt] = useState("owners");
+  const tree = useRef<HTMLDivElement>(null);
+  const typed = useRef({ text: "", time: 0 });
+  // If the row with the focus is removed, the one that takes its place gets the focus.
+  const place = useRef(0);
+  const found = rows.findIndex((row) => row.key === at);
+  const current = found >= 0 ? found : Math.min(place.current, rows.length - 1);
+  place.current = current;
+  const currentKey = rows[current]?.key ?? "owners";
+  const lost = found < 0;
+  const focused = useRef(false);
+  const focus = (key: string) => {
+    setAt(key);
+    [...(tree.current?.children ?? [])].find((row): row is HTMLElement => row instanceof HTMLElement && row.dataset.key === key)?.focus();
+  };
+  useEffect(() => {
+    if (lost && focused.current) {
+      focus(currentKey);
+    }
+  }, [lost, currentKey]);
+
+  const enter = (row: Row) => {
+    if (row.shows.is === "object") {
+      go(objectPath(realm, row.shows.object));
+    } else if (row.shows.is === "more") {
+      families.more(row.shows.uid);
+    } else if (row.shows.is === "note" && row.shows.uid !== undefined) {
+      families.retry(row.shows.uid);
+    } else if (row.expanded !== undefined) {
+      toggle(row);
+    }
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) {
+      return;
+    }
+    const types = /^[\p{L}\p{N}._-]$/u.test(event.key);
+    if (types) {
+      const now = event.timeStamp;
+      typed.current = { text: now - typed.current.time < 700 ? typed.current.text + event.key : event.key, time: now };
+    }
+    const move = moveOf(rows, currentKey, event.key, types ? typed.current.text : "");
+    if (move === undefined) {
+      return;
+    }
+    event.preventDefault();
+    if ("focus" in move) {
+      focus(move.focus);
+    } else if ("toggle" in move) {
+      toggle(move.toggle);
+    } else {
+      enter(move.enter);
+    }
+  };
+  return (
+    <div
+      ref={tree}
+      role="tree"
+      tabIndex={-1}
+      aria-label="Owners and dependents"
+      class="tree"
+      onKeyDown={onKeyDown}
+      onFocusIn={() => (focused.current = true)}
+      onFocusOut={(event) => {
+        // A row that is removed loses the focus to nothing.
+        focused.current = event.relatedTarget === null && !document.contains(event.target as Node);
+      }}
+    >
+      {rows.map((row) => (
+        // The tree has the keys of its rows.
+        // eslint-disable-next-line jsx-a11y/click-events-have-key-events
+        <div
+          key={row.key}
+          data-key={row.key}
+          role="treeitem"
+          class={`tree-row is-${row.shows.is}`}
+          style={{ "--level": row.level }}
+          tabIndex={row.key === currentKey ? 0 : -1}
+          aria-level={row.level}
+          aria-posinset={row.position}
+          aria-setsize={row.size}
+          aria-expanded={row.expanded}
+          aria-selected={false}
+          onFocus={() => setAt(row.key)}
+          onClick={(event) => {
+            if (!(event.target as HTMLElement).closest("a")) {
+              setAt(row.key);
+              if (row.expanded !== undefined) {
+                toggle(row);
+              } else if (row.shows.is !== "object") {
+                enter(row);
+              }
+            }
+          }}
+        >
+          <span class="twist">{row.expanded !== undefined && <Icon name={row.expanded ? "down" : "right"} />}</span>
+          <Shown realm={realm} namespace={namespace} row={row} />
+        </div>
+      ))}
+    </div>
+  );
+}
+
+const sides = { owners: "Owners", dependents: "Dependents" };
+
+function Shown({ realm, namespace, row: { shows } }: { realm: string; namespace: string | undefined; row: Row }) {
+  switch (shows.is) {
+    case "side":
+      return (
+        <span class="side">
+          {sides[shows.side]} <span class="dim">{shows.count === 0 ? "none" : count(shows.count)}</span>
+        </span>
+      );
+    case "more":
+      return <span class="more">Show more: {count(shows.rest)} not shown</span>;
+    case "note":
+      return <span class="dim">{visible(shows.text)}</span>;
+    case "object": {
+      const { object, again, side } = shows;
+      return (
+        <>
+          <span class="tree-name">
+            <Link href={objectPath(realm, object)} focusable={false}>
+              <span class="tree-resource">{visible(object.resource)}/</span>
+              {visible(object.name)}
+            </Link>
+            {object.namespace !== undefined && object.namespace !== namespace && <span class="namespace"> {visible(object.namespace)}</span>}
+            {object.controller && <> <span class="tag">controller</span></>}
+            {object.blocking && <> <span class="tag">blocking</span></>}
+            {again && <span class="dim"> shown above</span>}
+          </span>{" "}
+          <span class="tree-count">{side === "dependents" && object.below > 0 ? `${count(object.below)} below` : side === "owners" && object.owners > 0 ? of(object.owners, "owner") : ""}</span> <StateMark state={object.state} />
+        </>
+      );
+    }
+  }
+}

@@ -1,0 +1,39 @@
+import type { RefObject } from "preact";
+
+const keys: [string[], string][] = [
+  [["/"], "search objects"],
+  [["?"], "show these keys"],
+  [["↑", "↓"], "previous or next row of a tree, or match of a search"],
+  [["→"], "open a row of a tree, or go to the first row below it"],
+  [["←"], "close a row of a tree, or go to the row above it"],
+  [["Home", "End"], "first or last row of a tree"],
+  [["a", "…", "z"], "next row of a tree whose name begins so"],
+  [["Enter"], "show the object of the row"],
+  [["Esc"], "close"],
+];
+
+/** Help lists the keys. */
+export function Help({ dialog }: { dialog: RefObject<HTMLDialogElement> }) {
+  return (
+    <dialog ref={dialog} class="help" aria-labelledby="help-title">
+      <header>
+        <h2 id="help-title">Keys</h2>
+        <form method="dialog">
+          <button type="submit">Close</button>
+        </form>
+      </header>
+      <dl>
+        {keys.map(([names, does]) => (
+          <div key={does}>
+            <dt>
+              {names.map((name) => (
+                <kbd key={name}>{name}</kbd>
+              ))}
+            </dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+      </dl>
+    </dialog>
+  );
+}

@@ -1,0 +1,152 @@
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { client } from "../app.ts";
+import { failureOf } from "../api/client.ts";
+import type { Found, Relative } from "../api/types.ts";
+import { go } from "../lib/go.ts";
+import { nameOf, objectPath } from "../lib/paths.ts";
+import { visible } from "../lib/text.ts";
+import { Icon } from "../ui/icons.tsx";
+import { StateMark } from "../ui/state.tsx";
+
+const delay = 150;
+
+/** Search finds objects of a realm by parts of their names: a combobox with a list of matches. */
+export function Search({ realm }: { realm: string }) {
+  const id = useId();
+  const input = useRef<HTMLInputElement>(null);
+  const [text, setText] = useState("");
+  const [found, setFound] = useState<{ q: string; found?: Found; says?: string }>({ q: "" });
+  const [open, setOpen] = useState(false);
+  const [active, setActive] = useState(-1);
+  const q = text.trim();
+
+  useEffect(() => {
+    if (q === "") {
+      return;
+    }
+    const abort = new AbortController();
+    const timer = setTimeout(() => {
+      client.search(realm, q, abort.signal).then(
+        (found) => {
+          setFound({ q, found });
+          setActive((found.matches ?? []).length > 0 ? 0 : -1);
+        },
+        (error: unknown) => {
+          if (!abort.signal.aborted) {
+            setFound({ q, says: failureOf(error).message });
+          }
+        },
+      );
+    }, delay);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [realm, q]);
+
+  const matches = q === "" ? [] : (found.found?.matches ?? []);
+  const close = () => {
+    setOpen(false);
+    setActive(-1);
+  };
+  const choose = (object: Relative) => {
+    close();
+    setText("");
+    go(objectPath(realm, object));
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (move !== undefined && matches.length > 0) {
+      event.preventDefault();
+      setOpen(true);
+      setActive((at) => (at + move + matches.length) % matches.length);
+    } else if (event.key === "Enter" && found.q === q) {
+      event.preventDefault();
+      const match = matches[active];
+      if (open && match !== undefined) {
+        choose(match);
+      }
+    } else if (event.key === "Escape") {
+      event.preventDefault();
+      if (open && q !== "") {
+        close();
+      } else {
+        setText("");
+        input.current?.blur();
+      }
+    }
+  };
+  const shown = open && q !== "";
+  useEffect(() => {
+    if (shown && active >= 0) {
+      document.getElementById(`${id}-${active}`)?.scrollIntoView({ block: "nearest" });
+    }
+  }, [shown, active, id]);
+  return (
+    <div class="search" role="search">
+      <Icon name="search" />
+      <input
+        ref={input}
+        id="search"
+        type="text"
+        role="combobox"
+        aria-label="Search objects"
+        aria-expanded={shown}
+        aria-controls={`${id}-list`}
+        aria-autocomplete="list"
+        aria-activedescendant={shown && active >= 0 ? `${id}-${active}` : undefined}
+        aria-keyshortcuts="/"
+        autocomplete="off"
+        spellcheck={false}
+        placeholder="Search objects"
+        value={text}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          setOpen(true);
+        }}
+        onFocus={() => setOpen(true)}
+        onBlur={close}
+        onKeyDown={onKeyDown}
+      />
+      <kbd aria-hidden="true">/</kbd>
+      <div class="popup" hidden={!shown}>
+        {/* The focus stays in the field, which has the keys. */}
+        <div role="listbox" tabIndex={-1} id={`${id}-list`} aria-label="Matches" onMouseDown={(event) => event.preventDefault()}>
+          {matches.map((match, i) => (
+            // eslint-disable-next-line jsx-a11y/click-events-have-key-events
+            <div key={match.uid ?? nameOf(match)} role="option" tabIndex={-1} id={`${id}-${i}`} aria-selected={i === active} onClick={() => choose(match)}>
+              <span class="match">
+                <span class="match-name">{visible(nameOf(match))}</span>
+                {match.namespace !== undefined && <span class="namespace">{visible(match.namespace)}</span>}
+              </span>
+              <StateMark state={match.state} />
+            </div>
+          ))}
+        </div>
+        <p role="status" class="popup-note">
+          {note(q, found)}
+        </p>
+      </div>
+    </div>
+  );
+}
+
+function note(q: string, { q: of, found, says }: { q: string; found?: Found; says?: string }): string {
+  if (of !== q && found === undefined && says === undefined) {
+    return "Searching…";
+  }
+  if (says !== undefined) {
+    return `The search failed: ${says}`;
+  }
+  const parts = [];
+  if ((found?.matches ?? []).length === 0 && of === q) {
+    parts.push("No object has this in its name.");
+  }
+  if (found?.more) {
+    parts.push("More objects match: type more of the name.");
+  }
+  if (found?.loading) {
+    parts.push("The objects of the realm are still being read.");
+  }
+  return parts.join(" ");
+}

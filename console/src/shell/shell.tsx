@@ -1,0 +1,89 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import type { Session } from "../api/types.ts";
+import { go } from "../lib/go.ts";
+import { overviewPath } from "../lib/paths.ts";
+import { visible } from "../lib/text.ts";
+import { Logo } from "../ui/icons.tsx";
+import { Link } from "../ui/link.tsx";
+import { ConnectionBar, ConnectionMark } from "./connection.tsx";
+import { Help } from "./help.tsx";
+import { Menu } from "./menu.tsx";
+import { Search } from "./search.tsx";
+
+/** Shell is around each view of a person who is signed in. */
+export function Shell({ session, realm, children }: { session: Session; realm: string | undefined; children: ComponentChildren }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const help = () => {
+    if (!dialog.current?.open) {
+      dialog.current?.showModal();
+    }
+  };
+  useKeys(help);
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the content
+      </a>
+      <header class="bar">
+        <Link href={realm === undefined ? "/" : overviewPath(realm)} class="brand" title="Overview">
+          <Logo />
+          <span>Coppice</span>
+        </Link>
+        <Realms session={session} realm={realm} />
+        {realm === undefined ? <span class="search" /> : <Search key={realm} realm={realm} />}
+        <ConnectionMark />
+        <button type="button" class="quiet help-button" aria-label="Keys" aria-keyshortcuts="?" title="Keys (?)" onClick={help}>
+          ?
+        </button>
+        <Menu session={session} help={help} />
+      </header>
+      {children}
+      <ConnectionBar />
+      <Help dialog={dialog} />
+    </>
+  );
+}
+
+/** Realms leads to another realm. */
+function Realms({ session, realm }: { session: Session; realm: string | undefined }) {
+  const names = (session.realms ?? []).map((r) => r.name);
+  if (realm !== undefined && !names.includes(realm)) {
+    names.unshift(realm);
+  }
+  return (
+    <span class="realms">
+      <select aria-label="Realm" value={realm ?? ""} onChange={(event) => go(event.currentTarget.value === "" ? "/realms" : overviewPath(event.currentTarget.value))}>
+        <option value="">{realm === undefined ? "Choose a realm" : "All realms"}</option>
+        {names.map((name) => (
+          <option key={name} value={name}>
+            {visible(name)}
+          </option>
+        ))}
+      </select>
+    </span>
+  );
+}
+
+/** useKeys makes "/" go to the search, and "?" show the keys, unless a person types text. */
+function useKeys(help: () => void) {
+  const latest = useRef(help);
+  latest.current = help;
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      const at = event.target as HTMLElement;
+      if (event.ctrlKey || event.metaKey || event.altKey || at.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(at.tagName)) {
+        return;
+      }
+      if (event.key === "/") {
+        event.preventDefault();
+        document.getElementById("search")?.focus();
+      } else if (event.key === "?") {
+        event.preventDefault();
+        latest.current();
+      }
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+}

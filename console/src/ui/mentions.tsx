@@ -1,0 +1,48 @@
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { client } from "../app.ts";
+import type { Kind } from "../api/types.ts";
+import { objectOf, pieces } from "../lib/mentions.ts";
+import { objectPath } from "../lib/paths.ts";
+import { visible } from "../lib/text.ts";
+import { Link } from "./link.tsx";
+
+/** kinds are those of the realm whose object was shown last. */
+const kinds = signal<{ realm: string; list: Kind[] }>({ realm: "", list: [] });
+
+/** useKinds reads the kinds of a realm. Until they are known, and if they cannot be read, mentions are no links. */
+export function useKinds(realm: string): void {
+  useEffect(() => {
+    const abort = new AbortController();
+    client.kinds(realm, abort.signal).then(
+      (list) => (kinds.value = { realm, list }),
+      () => undefined,
+    );
+    return () => abort.abort();
+  }, [realm]);
+}
+
+const kindsOf = (realm: string): Kind[] => (kinds.value.realm === realm ? kinds.value.list : []);
+
+/** Mentions shows a text of the server, in which the names of objects are links. */
+export function Mentions({ realm, namespace, text }: { realm: string; namespace: string | undefined; text: string }) {
+  return (
+    <>
+      {pieces(text, namespace, kindsOf(realm)).map((piece, i) =>
+        typeof piece === "string" ? (
+          visible(piece)
+        ) : (
+          <Link key={i} href={objectPath(realm, piece.object)}>
+            {visible(piece.text)}
+          </Link>
+        ),
+      )}
+    </>
+  );
+}
+
+/** Named shows an object that a text such as "pods/a" names. */
+export function Named({ realm, namespace, text, uid }: { realm: string; namespace: string | undefined; text: string; uid?: string | undefined }) {
+  const object = objectOf(text, namespace, kindsOf(realm), uid);
+  return object === undefined ? <>{visible(text)}</> : <Link href={objectPath(realm, object)}>{visible(text)}</Link>;
+}
