@@ -19,6 +19,7 @@ export default defineConfig({
   test: {
     environment: "happy-dom",
     setupFiles: ["dev/setup.ts"],
+    testTimeout: 120_000,
     include: ["src/**/*.test.{ts,tsx}"],
   },
 });

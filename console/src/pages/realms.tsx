@@ -18,7 +18,7 @@ export function Home({ session }: { session: Session }) {
   return <main id="main" />;
 }
 
-const states: Record<string, string> = { active: "Active", deleting: "Terminating", deleted: "Removed" };
+const states: Record<string, string> = { active: "Active", deleting: "Deleting", deleted: "Deleted" };
 
 export function RealmsPage({ session }: { session: Session }) {
   const realms = session.realms ?? [];

@@ -6,6 +6,7 @@ import { go } from "../lib/go.ts";
 import { nameOf, objectPath } from "../lib/paths.ts";
 import { visible } from "../lib/text.ts";
 import { Icon } from "../ui/icons.tsx";
+import { In } from "../ui/parts.tsx";
 import { StateMark } from "../ui/state.tsx";
 
 const delay = 150;
@@ -59,7 +60,7 @@ export function Search({ realm }: { realm: string }) {
     if (move !== undefined && matches.length > 0) {
       event.preventDefault();
       setOpen(true);
-      setActive((at) => (at + move + matches.length) % matches.length);
+      setActive((at) => (at < 0 && move < 0 ? matches.length - 1 : (at + move + matches.length) % matches.length));
     } else if (event.key === "Enter" && found.q === q) {
       event.preventDefault();
       const match = matches[active];
@@ -117,7 +118,7 @@ export function Search({ realm }: { realm: string }) {
             <div key={match.uid ?? nameOf(match)} role="option" tabIndex={-1} id={`${id}-${i}`} aria-selected={i === active} onClick={() => choose(match)}>
               <span class="match">
                 <span class="match-name">{visible(nameOf(match))}</span>
-                {match.namespace !== undefined && <span class="namespace">{visible(match.namespace)}</span>}
+                {match.namespace !== undefined && <In namespace={match.namespace} />}
               </span>
               <StateMark state={match.state} />
             </div>

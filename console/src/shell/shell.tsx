@@ -22,7 +22,15 @@ export function Shell({ session, realm, children }: { session: Session; realm: s
   useKeys(help);
   return (
     <>
-      <a class="skip" href="#main">
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          // The URL keeps naming the view.
+          event.preventDefault();
+          document.querySelector("h1")?.focus();
+        }}
+      >
         Skip to the content
       </a>
       <header class="bar">

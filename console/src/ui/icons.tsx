@@ -2,13 +2,13 @@ import type { ComponentChildren } from "preact";
 
 /** Each icon has a shape of its own, so that states differ without colours. All are 16 by 16. */
 const shapes = {
-  present: <circle cx="8" cy="8" r="4.5" class="fill" />,
+  present: <path d="M8 3.500a4.500 4.500 0 1 0 0 9 4.500 4.500 0 0 0 0-9z" class="fill" />,
   terminating: <path d="M4 2h8M4 14h8M5 2c0 4 6 4.500 6 6s-6 2-6 6M11 2c0 4-6 4.500-6 6s6 2 6 6" />,
   blocked: <path d="M5.200 1.800h5.600l3.400 3.400v5.600l-3.400 3.400H5.200l-3.400-3.400V5.200zM5 8h6" />,
   protected: <path d="M8 1.700 13.200 3.600v4c0 3.300-2.200 5.600-5.200 6.700-3-1.100-5.200-3.400-5.200-6.700v-4zM5.700 8l1.700 1.700 3-3.400" />,
   unknown: <path d="M8 1.600 14.400 8 8 14.400 1.600 8zM6.500 6.600C6.600 4.600 9.500 4.700 9.500 6.500c0 1.200-1.500 1.200-1.500 2.400M8 10.800v.2" />,
   garbage: <path d="M2.500 4h11M6 4V2.200h4V4M4 4l.7 9.800h6.600L12 4M6.700 6.800v4.400M9.300 6.800v4.400" />,
-  absent: <circle cx="8" cy="8" r="5.500" stroke-dasharray="2.500 2.200" />,
+  absent: <path d="M8 2.500a5.500 5.500 0 1 0 0 11 5.500 5.500 0 0 0 0-11z" stroke-dasharray="2.500 2.200" />,
   removed: <path d="M8 2.500a5.500 5.500 0 1 0 0 11 5.500 5.500 0 0 0 0-11zM5.800 5.800l4.400 4.400M10.200 5.800l-4.400 4.400" />,
   warning: <path d="M8 2 14.500 13.500h-13zM8 6.300v3.400M8 11.500v.2" />,
   error: <path d="M8 1.800a6.200 6.200 0 1 0 0 12.400A6.200 6.200 0 0 0 8 1.800zM8 4.800v4M8 11v.2" />,
@@ -29,7 +29,7 @@ const shapes = {
   user: <path d="M8 2.200a2.900 2.900 0 1 0 0 5.800 2.900 2.900 0 0 0 0-5.800zM2.600 14c.4-3 2.500-4.500 5.400-4.500s5 1.500 5.400 4.500" />,
   created: <path d="M8 3v10M3 8h10" />,
   changed: <path d="M2.500 13.500l.8-3.300 7.700-7.700 2.500 2.500-7.700 7.700zM9.500 4l2.500 2.500" />,
-  event: <circle cx="8" cy="8" r="2.500" />,
+  event: <path d="M8 5.500a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5z" />,
   more: <path d="M3.500 8h.1M8 8h.1M12.500 8h.1" stroke-width="2.500" />,
 } satisfies Record<string, ComponentChildren>;
 

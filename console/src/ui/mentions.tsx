@@ -1,9 +1,9 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { client } from "../app.ts";
-import type { Kind } from "../api/types.ts";
+import type { Kind, Ref } from "../api/types.ts";
 import { objectOf, pieces } from "../lib/mentions.ts";
-import { objectPath } from "../lib/paths.ts";
+import { nameOf, objectPath } from "../lib/paths.ts";
 import { visible } from "../lib/text.ts";
 import { Link } from "./link.tsx";
 
@@ -24,13 +24,15 @@ export function useKinds(realm: string): void {
 
 const kindsOf = (realm: string): Kind[] => (kinds.value.realm === realm ? kinds.value.list : []);
 
-/** Mentions shows a text of the server, in which the names of objects are links. */
-export function Mentions({ realm, namespace, text }: { realm: string; namespace: string | undefined; text: string }) {
+/** Mentions shows a text of the server, in which the names of objects are links, except that of the object whose page it is: self. */
+export function Mentions({ realm, namespace, text, self }: { realm: string; namespace: string | undefined; text: string; self?: Ref | undefined }) {
   return (
     <>
       {pieces(text, namespace, kindsOf(realm)).map((piece, i) =>
         typeof piece === "string" ? (
           visible(piece)
+        ) : self !== undefined && nameOf(self) === nameOf(piece.object) && self.namespace === piece.object.namespace ? (
+          visible(piece.text)
         ) : (
           <Link key={i} href={objectPath(realm, piece.object)}>
             {visible(piece.text)}

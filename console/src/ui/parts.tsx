@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Failure, Missing, Ref } from "../api/types.ts";
-import { nameOf, objectPath } from "../lib/paths.ts";
+import { objectPath } from "../lib/paths.ts";
 import { visible } from "../lib/text.ts";
-import { absolute, now, relative } from "../lib/time.ts";
+import { absolute, duration, now, relative } from "../lib/time.ts";
 import { Icon, type IconName } from "./icons.tsx";
 import { Link } from "./link.tsx";
 
@@ -13,6 +13,25 @@ export function Ago({ time }: { time: string }) {
     <time class="ago" dateTime={time} title={absolute(time)}>
       {relative(time, now.value)}
     </time>
+  );
+}
+
+/** For shows how long ago a time is, for sentences such as "pending for 2 h". */
+export function For({ time }: { time: string }) {
+  return (
+    <time class="ago" dateTime={time} title={absolute(time)}>
+      {duration(Math.max(0, now.value - Date.parse(time)))}
+    </time>
+  );
+}
+
+/** In names the namespace of an object. */
+export function In({ namespace }: { namespace: string }) {
+  return (
+    <>
+      {" "}
+      <span class="namespace">in {visible(namespace)}</span>
+    </>
   );
 }
 
@@ -56,8 +75,11 @@ export function ObjectLink({ realm, object, within }: { realm: string; object: R
   const { namespace } = object;
   return (
     <span class="object">
-      <Link href={objectPath(realm, object)}>{visible(nameOf(object))}</Link>
-      {namespace !== undefined && namespace !== within && <span class="namespace"> {visible(namespace)}</span>}
+      <Link href={objectPath(realm, object)}>
+        {visible(object.resource)}/<wbr />
+        {visible(object.name)}
+      </Link>
+      {namespace !== undefined && namespace !== within && <In namespace={namespace} />}
     </span>
   );
 }

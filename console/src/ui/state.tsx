@@ -6,7 +6,7 @@ interface Look {
   word: string;
 }
 
-/** Looks of the states of objects and consumers. */
+/** Looks of the states of objects, consumers, realms and services. */
 const looks: Record<string, Look> = {
   Present: { icon: "present", tone: "good", word: "Present" },
   Active: { icon: "present", tone: "good", word: "Active" },
@@ -23,6 +23,8 @@ const looks: Record<string, Look> = {
   Failing: { icon: "warning", tone: "bad", word: "Failing" },
   Silent: { icon: "error", tone: "bad", word: "Silent" },
   Unseen: { icon: "unknown", tone: "dim", word: "Not known" },
+  Deleting: { icon: "terminating", tone: "wait", word: "Deleting" },
+  Deleted: { icon: "removed", tone: "dim", word: "Deleted" },
   Ready: { icon: "check", tone: "good", word: "Ready" },
   Waiting: { icon: "terminating", tone: "wait", word: "Not ready" },
 };

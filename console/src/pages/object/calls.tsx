@@ -3,7 +3,7 @@ import type { Agent, Finalizer } from "../../api/types.ts";
 import { of } from "../../lib/numbers.ts";
 import { visible } from "../../lib/text.ts";
 import { Icon, type IconName } from "../../ui/icons.tsx";
-import { Ago } from "../../ui/parts.tsx";
+import { Ago, For } from "../../ui/parts.tsx";
 import { StateMark } from "../../ui/state.tsx";
 import { Part, type PartProps } from "./why.tsx";
 
@@ -35,9 +35,9 @@ export function Calls({ e }: PartProps) {
                 <Call call={f}>
                   {f.since !== undefined && (
                     <>
-                      <dt>Blocks since</dt>
+                      <dt>Blocks for</dt>
                       <dd>
-                        <Ago time={f.since} />
+                        <For time={f.since} />
                       </dd>
                     </>
                   )}

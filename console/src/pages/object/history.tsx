@@ -95,7 +95,7 @@ function Event({ realm, event, day }: { realm: string; event: LogEvent; day: boo
   const { icon, tone } = looks.find((look) => look.of.test(event.type)) ?? { icon: "event" as const, tone: "dim" };
   const because = event.because ?? [];
   const texts = [event.detail, event.note].filter((text): text is string => text !== undefined && text !== "");
-  const mentions = (text: string) => <Mentions realm={realm} namespace={event.namespace} text={text} />;
+  const mentions = (text: string) => <Mentions realm={realm} namespace={event.namespace} text={text} self={event} />;
   return (
     <>
       {day && <li class="day">{date(event.time)}</li>}

@@ -15,6 +15,14 @@ export function Manifest({ page, revealed, reveal }: { page: ObjectPage; reveale
           </button>
         </Notice>
       )}
+      {revealed && !page.hidden && (
+        <Notice tone="wait">
+          <p>The values of this Secret are shown.</p>
+          <button type="button" onClick={() => reveal(false)}>
+            Hide values
+          </button>
+        </Notice>
+      )}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- scrolled by keys */}
       <pre class="text yaml" tabIndex={0} aria-label="Manifest">
         {visibleLines(text)}

@@ -1,6 +1,7 @@
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { client, live } from "../../app.ts";
 import type { Failure, ObjectPage, Ref } from "../../api/types.ts";
+import { count } from "../../lib/numbers.ts";
 import { nameOf, overviewPath } from "../../lib/paths.ts";
 import { useRead } from "../../lib/read.ts";
 import { visible, visibleLines } from "../../lib/text.ts";
@@ -47,33 +48,36 @@ export function ObjectView({ realm, object }: { realm: string; object: Ref }) {
     };
     return live.ask({ realm, view: "Object", uid }, { news: (news) => (news.changed ? changed() : setStopped(news.error)), again: changed });
   }, [realm, uid, throttle]);
-  const revealed = useCallback((is: boolean) => setReveal(is), []);
+  const shown = useRef(false);
   useEffect(() => {
-    if (reveal) {
+    if (shown.current !== reveal) {
+      shown.current = reveal;
       again();
     }
   }, [reveal, again]);
 
   const name = visible(nameOf(object));
-  if (page === undefined) {
-    return <NotShown realm={realm} object={object} failure={read.failure} again={again} />;
-  }
+  const unknown = page === undefined && read.failure?.reason === "NotFound";
   return (
-    <View title={name} heading={<Title object={page} />} of={`object ${realm} ${name} ${object.uid ?? ""}`} wide>
-      <Facts realm={realm} page={page} />
-      {read.failure !== undefined && <Problem what="The object could not be read again; what is shown may be old." failure={read.failure} again={again} />}
-      {stopped !== undefined && <Problem what="This page does not follow the object." failure={stopped} again={again} />}
-      <MissingParts missing={page.missing} />
-      <Why realm={realm} page={page} />
-      <ObjectWarnings page={page} />
-      <div class="columns even">
-        <div>{uid !== undefined && page.state !== "Removed" && <Tree realm={realm} uid={uid} namespace={page.namespace} changes={changes} />}</div>
-        <div>
-          <HistoryList realm={realm} object={{ ...object, ...(uid === undefined ? {} : { uid }) }} changes={changes} />
-        </div>
-      </div>
-      {page.manifest !== undefined && page.manifest !== "" && <Manifest page={page} revealed={reveal} reveal={revealed} />}
-      <ExplainText text={page.text} />
+    <View title={unknown ? `No ${name}` : name} heading={unknown ? undefined : <Title object={page ?? object} />} of={`object ${realm} ${name} ${object.uid ?? ""}`} wide>
+      {page === undefined ? (
+        <NotShown realm={realm} object={object} failure={read.failure} again={again} />
+      ) : (
+        <>
+          <Facts realm={realm} page={page} />
+          {read.failure !== undefined && <Problem what="The object could not be read again; what is shown may be old." failure={read.failure} again={again} />}
+          {stopped !== undefined && <Problem what="This page does not follow the object." failure={stopped} again={again} />}
+          <MissingParts missing={page.missing} />
+          <Why realm={realm} page={page} />
+          <ObjectWarnings page={page} />
+          <div class={page.state === "Removed" ? undefined : "columns even"}>
+            {uid !== undefined && page.state !== "Removed" && <Tree realm={realm} uid={uid} namespace={page.namespace} changes={changes} />}
+            <HistoryList realm={realm} object={{ ...object, ...(uid === undefined ? {} : { uid }) }} changes={changes} />
+          </div>
+          {page.manifest !== undefined && page.manifest !== "" && <Manifest page={page} revealed={reveal} reveal={setReveal} />}
+          <ExplainText text={page.text} />
+        </>
+      )}
     </View>
   );
 }
@@ -93,7 +97,7 @@ function Facts({ realm, page }: { realm: string; page: ObjectPage }) {
     facts.push(["Namespace", page.namespace]);
   }
   if (page.revision !== undefined) {
-    facts.push(["Revision", String(page.revision)]);
+    facts.push(["Revision", count(page.revision)]);
   }
   return (
     <dl class="line">
@@ -160,22 +164,20 @@ function ExplainText({ text }: { text: string }) {
 /** NotShown is for an object that is being read, could not be read, or does not exist. */
 function NotShown({ realm, object, failure, again }: { realm: string; object: Ref; failure: Failure | undefined; again: () => void }) {
   const name = visible(nameOf(object));
-  const of = `object ${realm} ${name} ${object.uid ?? ""}`;
-  if (failure?.reason === "NotFound") {
-    return (
-      <View title={`No ${name}`} of={`${of} not found`}>
-        <p>{visible(failure.message)}</p>
-        <p>
-          Neither the realm <Link href={overviewPath(realm)}>{visible(realm)}</Link> nor its log has an object <strong>{name}</strong>
-          {object.namespace !== undefined && ` in the namespace ${visible(object.namespace)}`}
-          {object.uid !== undefined && ` with the UID ${visible(object.uid)}`}. Search for a part of its name: press <kbd>/</kbd>.
-        </p>
-      </View>
-    );
+  if (failure === undefined) {
+    return <Loading what={name} lines={10} />;
+  }
+  if (failure.reason !== "NotFound") {
+    return <Problem what="The object could not be read." failure={failure} again={again} />;
   }
   return (
-    <View title={name} heading={<Title object={object} />} of={of} wide>
-      {failure === undefined ? <Loading what={name} lines={10} /> : <Problem what="The object could not be read." failure={failure} again={again} />}
-    </View>
+    <>
+      <p>{visible(failure.message)}</p>
+      <p>
+        Neither the realm <Link href={overviewPath(realm)}>{visible(realm)}</Link> nor its log has an object <strong>{name}</strong>
+        {object.namespace !== undefined && ` in the namespace ${visible(object.namespace)}`}
+        {object.uid !== undefined && ` with the UID ${visible(object.uid)}`}. Search for a part of its name: press <kbd>/</kbd>.
+      </p>
+    </>
   );
 }

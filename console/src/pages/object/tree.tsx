@@ -6,7 +6,7 @@ import { objectPath } from "../../lib/paths.ts";
 import { visible } from "../../lib/text.ts";
 import { Icon } from "../../ui/icons.tsx";
 import { Link } from "../../ui/link.tsx";
-import { Loading, Notice, Problem, Section } from "../../ui/parts.tsx";
+import { In, Loading, Notice, Problem, Section } from "../../ui/parts.tsx";
 import { StateMark } from "../../ui/state.tsx";
 import { Families } from "./families.ts";
 import { type Row, moveOf, rowsOf } from "./rows.ts";
@@ -200,7 +200,7 @@ function Shown({ realm, namespace, row: { shows } }: { realm: string; namespace:
               <span class="tree-resource">{visible(object.resource)}/</span>
               {visible(object.name)}
             </Link>
-            {object.namespace !== undefined && object.namespace !== namespace && <span class="namespace"> {visible(object.namespace)}</span>}
+            {object.namespace !== undefined && object.namespace !== namespace && <In namespace={object.namespace} />}
             {object.controller && <> <span class="tag">controller</span></>}
             {object.blocking && <> <span class="tag">blocking</span></>}
             {again && <span class="dim"> shown above</span>}

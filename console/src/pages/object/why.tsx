@@ -4,7 +4,7 @@ import { count, of } from "../../lib/numbers.ts";
 import { visible } from "../../lib/text.ts";
 import { Icon } from "../../ui/icons.tsx";
 import { Mentions, Named } from "../../ui/mentions.tsx";
-import { Ago, ObjectLink, Section } from "../../ui/parts.tsx";
+import { Ago, For, In, ObjectLink, Section } from "../../ui/parts.tsx";
 import { StateMark, lookOf } from "../../ui/state.tsx";
 import { Calls } from "./calls.tsx";
 
@@ -26,7 +26,7 @@ export function Why({ realm, page }: { realm: string; page: ObjectPage }) {
       <p class="summary">
         <Icon name={icon} tone={tone} />
         <span>
-          <Mentions realm={realm} namespace={page.namespace} text={e.summary} />
+          <Mentions realm={realm} namespace={page.namespace} text={e.summary} self={page} />
         </span>
       </p>
       <div class="parts">
@@ -116,7 +116,7 @@ function Blockers({ realm, namespace, e }: PartProps) {
           <li key={c.uid}>
             <Icon name="blocked" tone="bad" />
             <span>
-              <Named realm={realm} namespace={c.namespace ?? namespace} text={c.object} uid={c.uid} /> {c.namespace !== undefined && <span class="namespace">{visible(c.namespace)}</span>}
+              <Named realm={realm} namespace={c.namespace ?? namespace} text={c.object} uid={c.uid} />{c.namespace !== undefined && <In namespace={c.namespace} />}
             </span>
             <span>{visible(c.blockedBy)}</span>
           </li>
@@ -142,7 +142,7 @@ function Pending({ realm, namespace, e }: PartProps) {
       <ul class="plain">
         {pending.map((p) => (
           <li key={`${p.object} ${p.what}`}>
-            <Named realm={realm} namespace={namespace} text={p.object} /> {visible(p.what)}, pending for <Ago time={p.since} />
+            <Named realm={realm} namespace={namespace} text={p.object} /> {visible(p.what)}, pending for <For time={p.since} />
             {p.due !== undefined && (
               <>
                 , due <Ago time={p.due} />
@@ -273,7 +273,7 @@ function Uses({ realm, namespace, e }: PartProps) {
       <ul class="plain">
         {uses.map((u) => (
           <li key={`${u.namespace ?? ""} ${u.object}`}>
-            uses <Named realm={realm} namespace={u.namespace ?? namespace} text={u.object} /> {u.namespace !== undefined && <span class="namespace">{visible(u.namespace)}</span>} <span class="dim">{visible(u.state)}</span>
+            uses <Named realm={realm} namespace={u.namespace ?? namespace} text={u.object} />{u.namespace !== undefined && <In namespace={u.namespace} />} <span class="dim">{visible(u.state)}</span>
           </li>
         ))}
         {usedBy.map((text) => (

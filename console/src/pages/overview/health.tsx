@@ -121,6 +121,7 @@ export function StorageUse({ overview }: { overview: Overview }) {
               {s.diskBytes > 0 && <meter min={0} max={s.diskBytes} high={s.diskBytes * 0.85} value={s.diskBytes - s.diskFreeBytes} aria-label="Disk in use" />}
             </dd>
           </dl>
+          <div class="storage-notices">
           {s.archiveError !== undefined && (
             <Notice tone="bad">
               <p>
@@ -135,6 +136,7 @@ export function StorageUse({ overview }: { overview: Overview }) {
               </p>
             </Notice>
           )}
+          </div>
         </>
       )}
     </Section>

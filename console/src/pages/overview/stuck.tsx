@@ -75,7 +75,7 @@ function Reason({ realm, stuck }: { realm: string; stuck: Stuck }) {
         {stuck.objects > 0 && <span class="amount">{of(stuck.objects, "object")}</span>}
         {stuck.oldest !== undefined && (
           <span class="dim">
-            since <Ago time={stuck.oldest} />
+            oldest <Ago time={stuck.oldest} />
           </span>
         )}
       </div>

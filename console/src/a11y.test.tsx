@@ -1,0 +1,31 @@
+import { screen } from "@testing-library/preact";
+import axe from "axe-core";
+import { expect, test } from "vitest";
+import { Tab } from "../dev/tab.tsx";
+
+const object = "/r/default/o/deployments.apps/shop/web?uid=4b0c7a52-91de-4a0e-8a55-3f2a9f1a2c11&open=owners,dependents,dependents:7d400000-0000-4000-8000-000000000000";
+
+/** Pages, each with what is shown when it is complete. */
+const pages: [string, string, () => Promise<unknown>][] = [
+  ["overview", "/r/default", () => screen.findByRole("region", { name: "Storage" })],
+  ["healthy overview", "/r/staging", () => screen.findByRole("region", { name: "Storage" })],
+  ["object", object, () => Promise.all([screen.findByRole("treeitem", { name: /web-7d4-x/ }), screen.findByText("ObjectUpdated")])],
+  ["Secret", "/r/default/o/secrets/shop/tls", () => Promise.all([screen.findByRole("button", { name: "Show values" }), screen.findByText("ObjectUpdated")])],
+  ["removed object", "/r/default/o/pods/shop/web-7d4-k", () => screen.findByText("ObjectUpdated")],
+  ["unknown object", "/r/default/o/pods/shop/none", () => screen.findByRole("heading", { name: "No pods/none" })],
+  ["unknown path", "/elsewhere", () => screen.findByRole("heading", { name: "No such page" })],
+  ["realms", "/realms", () => screen.findByRole("table", { name: "Realms" })],
+  ["sign-in", "sign in", () => screen.findByRole("button", { name: "Sign in" })],
+];
+
+test.for(pages)("axe finds nothing on the page: %s", async ([, url, complete]) => {
+  const tab = new Tab();
+  tab.state.signedIn = url !== "sign in";
+  tab.open(tab.state.signedIn ? url : "/");
+  await complete();
+  await tab.settled();
+  document.documentElement.lang = "en";
+  // Colours need a browser; the tests that run in one check them.
+  const { violations } = await axe.run(document, { rules: { "color-contrast": { enabled: false } } });
+  expect(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`)).toEqual([]);
+});

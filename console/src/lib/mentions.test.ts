@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import { Fixtures } from "../../dev/fixtures.ts";
+import { objectOf, pieces } from "./mentions.ts";
+
+const { kinds } = new Fixtures(0);
+
+test("objects that a text mentions are found, in their namespaces", () => {
+  expect(pieces("deployments.apps/web waits for pods/a (shop), blocked by example.com/bucket.", "prod", kinds)).toEqual([
+    { text: "deployments.apps/web", object: { resource: "deployments.apps", namespace: "prod", name: "web" } },
+    " waits for ",
+    { text: "pods/a", object: { resource: "pods", namespace: "shop", name: "a" } },
+    " (shop), blocked by example.com/bucket.",
+  ]);
+  expect(pieces("because ana deleted namespaces/shop.", undefined, kinds)).toEqual(["because ana deleted ", { text: "namespaces/shop", object: { resource: "namespaces", name: "shop" } }, "."]);
+});
+
+test("what is not known to be an object is text", () => {
+  for (const text of ["", "and/or", "pods/", "/web", "https://example.com/pods/a", "pods/a"]) {
+    expect(pieces(text, undefined, kinds)).toEqual(text === "" ? [] : [text]);
+  }
+});
+
+test("kinds are found by kind and group", () => {
+  expect(objectOf("Deployment.apps/web", "shop", kinds, "u")).toEqual({ resource: "deployments.apps", namespace: "shop", name: "web", uid: "u" });
+  expect(objectOf("Secret/tls", "shop", kinds)).toEqual({ resource: "secrets", namespace: "shop", name: "tls" });
+  expect(objectOf("Namespace/shop", "other", kinds)).toEqual({ resource: "namespaces", name: "shop" });
+  expect(objectOf("Pod/a", undefined, kinds)).toBeUndefined();
+});
