@@ -1,5 +1,7 @@
-import { useEffect } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useEffect, useErrorBoundary } from "preact/hooks";
 import { usePathname, useSearch } from "wouter-preact/use-browser-location";
+import { failureOf } from "./api/client.ts";
 import { live, sessions } from "./app.ts";
 import type { Session } from "./api/types.ts";
 import { routeOf } from "./lib/paths.ts";
@@ -67,8 +69,23 @@ function Views({ session }: { session: Session }) {
   }
   return (
     <Shell session={session} realm={realm}>
-      <Page session={session} route={route} pathname={pathname} />
+      <Guard key={pathname}>
+        <Page session={session} route={route} pathname={pathname} />
+      </Guard>
     </Shell>
+  );
+}
+
+/** Guard shows an error of a view in its place, so that the rest of the page works. */
+function Guard({ children }: { children: ComponentChildren }) {
+  const [error] = useErrorBoundary() as [unknown, () => void];
+  if (error === undefined) {
+    return <>{children}</>;
+  }
+  return (
+    <View title="This view failed" of="failed">
+      <Problem what="The view cannot be shown." failure={failureOf(error)} again={() => location.reload()} />
+    </View>
   );
 }
 

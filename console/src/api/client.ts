@@ -29,7 +29,7 @@ export class Client {
     if (body !== undefined) {
       headers["Content-Type"] = "application/json";
     }
-    if (method !== "GET") {
+    if (method !== "GET" && this.csrf !== "") {
       headers["Coppice-CSRF"] = this.csrf;
     }
     let status = 0;

@@ -41,7 +41,7 @@ export function RealmsPage({ session }: { session: Session }) {
           columns={[
             { head: "Realm", width: "30%", cell: (r) => <Link href={overviewPath(r.name)}>{visible(r.name)}</Link>, main: true },
             { head: "State", width: "20%", cell: (r) => <StateMark state={states[r.state ?? ""] ?? "Unseen"} /> },
-            { head: "Writer", width: "50%", cell: (r) => (r.writer ? visible(r.writer) : <span class="dim">none or not known</span>) },
+            { head: "Writer", width: "50%", cell: (r) => (r.writer ? visible(r.writer) : <span class="dim">none or not known</span>), full: true },
           ]}
           note={(r) => (r.waiting ? <>The deletion waits for {visible(r.waiting)}</> : undefined)}
         />

@@ -61,6 +61,16 @@ test("keys are explained, and typing text is no key", async () => {
   expect((await screen.findByRole("dialog", { name: "Keys" })).textContent).toContain("search objects");
 });
 
+test("a view that fails says so, and the rest of the page works", async () => {
+  const tab = new Tab();
+  const answer = tab.answer;
+  tab.answer = (request) => (request.url.pathname.endsWith("/overview") ? [200, { stuck: 7 }] : answer(request));
+  tab.open("/r/default");
+  expect((await screen.findByRole("alert")).textContent).toContain("The view cannot be shown.");
+  fireEvent.change(screen.getByRole("combobox", { name: "Realm" }), { target: { value: "" } });
+  await screen.findByRole("heading", { level: 1, name: "Realms" });
+});
+
 test("the only realm is opened, and realms are chosen", async () => {
   const tab = new Tab();
   const answer = tab.answer;

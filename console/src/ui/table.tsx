@@ -8,6 +8,8 @@ export interface Column<T> {
   /** main names the row: in a narrow window it stands above the others. */
   main?: boolean;
   numeric?: boolean;
+  /** full takes all of a narrow window. */
+  full?: boolean;
 }
 
 /**
@@ -30,7 +32,7 @@ export function Table<T>({ label, rows, rowKey, columns, note }: { label: string
         return (
           <div key={rowKey(row)} role="row" class="row">
             {columns.map((c) => (
-              <span key={c.head} role="cell" class={`${c.main ? "main-cell" : ""} ${c.numeric ? "numeric" : ""}`} data-head={c.head}>
+              <span key={c.head} role="cell" class={[c.main && "main-cell", c.numeric && "numeric", c.full && "full-cell"].filter(Boolean).join(" ")} data-head={c.head}>
                 {c.cell(row)}
                 {c.main && says !== undefined && <span class="row-note">{says}</span>}
               </span>

@@ -154,7 +154,7 @@ function ExplainText({ text }: { text: string }) {
   return (
     <Section id="text" title="In the words of coppice explain" aside={<Copy text={text} what="the explanation" />}>
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- scrolled by keys */}
-      <pre class="text" tabIndex={0} aria-label="Explanation">
+      <pre class="text wrap" tabIndex={0} aria-label="Explanation">
         {visibleLines(text)}
       </pre>
     </Section>

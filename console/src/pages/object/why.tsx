@@ -66,7 +66,7 @@ function Causes({ realm, namespace, e }: PartProps) {
         <ol class="chain">
           {because.map((text) => (
             <li key={text}>
-              because <Mentions realm={realm} namespace={namespace} text={text} />
+              because <Mentions realm={realm} namespace={namespace} text={text} self={e} />
             </li>
           ))}
         </ol>

@@ -29,7 +29,7 @@ export function Deletions({ realm, overview }: { realm: string; overview: Overvi
           rowKey={keyOf}
           columns={[
             { head: "Root", width: "38%", cell: (d) => <Root realm={realm} deletion={d} />, main: true },
-            { head: "Progress", width: "26%", cell: (d) => <Progress deletion={d} /> },
+            { head: "Progress", width: "26%", cell: (d) => <Progress deletion={d} />, full: true },
             { head: "Remaining", width: "13%", cell: (d) => count(d.remaining), numeric: true },
             { head: "Rate", width: "11%", cell: (d) => rate(d.rate), numeric: true },
             { head: "Began", width: "16%", cell: (d) => <Ago time={d.began} /> },
@@ -83,7 +83,7 @@ export function Longest({ realm, overview }: { realm: string; overview: Overview
           rowKey={(t) => t.uid ?? nameOf(t)}
           columns={[
             { head: "Object", width: "44%", cell: (t) => <ObjectLink realm={realm} object={t} />, main: true },
-            { head: "Waits for", width: "40%", cell: (t) => (t.waitsFor ? visible(t.waitsFor) : <span class="dim">not known</span>) },
+            { head: "Waits for", width: "40%", cell: (t) => (t.waitsFor ? visible(t.waitsFor) : <span class="dim">not known</span>), full: true },
             { head: "Since", width: "16%", cell: (t) => <Ago time={t.since} /> },
           ]}
         />
