@@ -47,10 +47,14 @@ function read(directory: string): Package {
   return { name, version, licence: license, text: file === undefined ? "" : readFileSync(join(directory, file), "utf8").trim() };
 }
 
+function quoted(text: string): string {
+  return text.replace(/^(?=.)/gm, "> ").replace(/^$/gm, ">");
+}
+
 function markdown(list: Package[]): string {
   const parts = list.map(
     ({ name, version, licence, text }) =>
-      `## ${name} ${version}\n\nLicence: ${licence}.${text === "" ? " The package has no file with its text." : `\n\n\`\`\`text\n${text}\n\`\`\``}\n`,
+      `## ${name} ${version}\n\nLicence: ${licence}.${text === "" ? " The package has no file with its text." : "\n\n" + quoted(text)}\n`,
   );
   return `# Licences of the console
 

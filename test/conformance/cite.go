@@ -68,8 +68,8 @@ func collect(module fs.FS) ([]citation, error) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if _, err := fs.Stat(module, path.Join(p, "go.mod")); p != "." && err == nil || p == ".git" {
-				return fs.SkipDir // another module
+			if _, err := fs.Stat(module, path.Join(p, "go.mod")); p != "." && err == nil || p == ".git" || d.Name() == "node_modules" {
+				return fs.SkipDir // another module, or packages of npm
 			}
 		case strings.HasSuffix(p, "_test.go"):
 			found, plays, err := readGo(module, p)

@@ -62,7 +62,7 @@ func walk(t *testing.T, ext string, f func(name string, data []byte)) {
 			return err
 		}
 		hidden := strings.HasPrefix(d.Name(), ".") && name != "." && name != ".github"
-		if d.IsDir() && (hidden || d.Name() == "testdata" || name == "bin") {
+		if d.IsDir() && (hidden || d.Name() == "testdata" || d.Name() == "node_modules" || name == "bin") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || filepath.Ext(path) != ext {

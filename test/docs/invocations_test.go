@@ -139,7 +139,7 @@ func (in invocation) check(text string) error {
 }
 
 // elsewhere are programs that are not Coppice's.
-var elsewhere = []string{"nats", "spin", "gcc", "./pan"}
+var elsewhere = []string{"nats", "spin", "gcc", "npm", "./pan"}
 
 func (in invocation) program(args []string) error {
 	switch {

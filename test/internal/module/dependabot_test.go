@@ -40,7 +40,7 @@ func TestDependabot(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && strings.HasPrefix(d.Name(), "."):
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case d.Name() == "go.mod":
 			dir, err := filepath.Rel(root, filepath.Dir(path))
