@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -26,9 +27,10 @@ type GraphEvent struct {
 	// started again, has been delivered.
 	Synced bool
 	// Restarted is set in a Bookmark after which all objects are delivered again, as Added:
-	// changes were lost, or the users file allows the actor something else. Objects that are not
-	// delivered again before the next event with Synced do not exist any more, or the actor may
-	// not get them any more.
+	// changes were lost, the users file allows the actor something else, or the realm was deleted
+	// and created again. Objects that are not delivered again before the next event with Synced do
+	// not exist any more, or the actor may not get them any more. After a Restarted whose Revision
+	// is 0 revisions begin again: those from before are of another log.
 	Restarted bool
 }
 
@@ -40,7 +42,8 @@ type GraphEvent struct {
 // callers that are slower than the changes. Between Restarted and Synced, and before the first Synced,
 // objects are of several revisions.
 //
-// No object is delivered with a revision that is older than the last one. Unlike Watch, WatchGraph
+// No object is delivered with a revision that is older than the last one, except after a Restarted with the
+// revision 0. Unlike Watch, WatchGraph
 // does not remember objects: after an interruption for which the server no longer has the changes, it
 // delivers all objects again.
 //
@@ -80,6 +83,7 @@ type graphWatcher struct {
 	complete bool   // the objects that existed at the start have been delivered
 	began    bool   // an object has been delivered
 	rules    string // GraphBatch.rules, of all that was delivered
+	realm    []byte // GraphBatch.realm_id, of all that was delivered and of the revisions above; empty if it is not known
 	// ahead has the revisions of the objects of pages that changed after the revision that the changes
 	// follow, until that reaches the last page. Of these objects, older changes are not delivered.
 	ahead map[string]uint64
@@ -92,11 +96,20 @@ var errRules = &Error{
 	Message: "the users file allows the actor something else than before; all objects are read again",
 }
 
+// errRealm ends a session because the log of the realm is another one than before. While graph services notice
+// that, some may still serve the former log, so that the next session begins after a pause.
+var errRealm = &Error{
+	Reason: ErrServiceUnavailable, RetryAfter: time.Second,
+	Message: "the realm was deleted and created again, or restored: its log is another one than before; all objects are read again",
+}
+
 // session watches until something is lost, and returns the reason.
 func (w *graphWatcher) session(ctx context.Context) error {
-	r := &coppicev1.WatchGraphRequest{MinRevision: w.reached}
-	if w.complete {
-		r = &coppicev1.WatchGraphRequest{FromRevision: w.revision}
+	r := &coppicev1.WatchGraphRequest{RealmId: w.realm}
+	if w.complete = w.complete && w.revision > 0; w.complete { // from_revision = 0 is a watch that begins
+		r.FromRevision = w.revision
+	} else {
+		r.MinRevision = w.reached
 	}
 	in, err := w.open(ctx, w.at(), r)
 	if err != nil {
@@ -109,6 +122,7 @@ func (w *graphWatcher) session(ctx context.Context) error {
 		if err := in.next(&b); err != nil {
 			return err
 		}
+		_ = w.sameRealm(&b) // nothing of the other log was read
 		interrupted, err := w.readAll(ctx, &b)
 		if err != nil {
 			return err
@@ -121,6 +135,9 @@ func (w *graphWatcher) session(ctx context.Context) error {
 		var b coppicev1.GraphBatch
 		if err := in.next(&b); err != nil {
 			return err
+		}
+		if !w.sameRealm(&b) {
+			return errRealm
 		}
 		if b.GetPreviousRevision() != w.revision {
 			return errGap
@@ -143,6 +160,16 @@ func (w *graphWatcher) session(ctx context.Context) error {
 	}
 }
 
+// sameRealm reports whether a batch is of the same log as what was delivered. If it is not, revisions begin again, and
+// all objects are to be read again. The log of a realm without a commit has no id yet.
+func (w *graphWatcher) sameRealm(b *coppicev1.GraphBatch) bool {
+	same := len(w.realm) == 0 || bytes.Equal(w.realm, b.GetRealmId())
+	if w.realm = b.GetRealmId(); !same {
+		w.revision, w.reached, w.complete = 0, 0, false
+	}
+	return same
+}
+
 func (w *graphWatcher) at() bus.API { return bus.RealmAPI(w.c.realm, w.c.actor, bus.VerbWatchGraph) }
 
 // readAll reads and delivers all objects, page by page, at the caller's pace. first is the batch
@@ -158,7 +185,7 @@ func (w *graphWatcher) readAll(ctx context.Context, first *coppicev1.GraphBatch)
 		}
 	}
 	for next, more := "", true; more; more = next != "" {
-		request, err := encode(&coppicev1.WatchGraphRequest{Page: true, Continue: next, MinRevision: w.reached})
+		request, err := encode(&coppicev1.WatchGraphRequest{Page: true, Continue: next, MinRevision: w.reached, RealmId: w.realm})
 		if err != nil {
 			return interrupted, err
 		}
@@ -166,6 +193,9 @@ func (w *graphWatcher) readAll(ctx context.Context, first *coppicev1.GraphBatch)
 		err = w.c.send(ctx, w.at(), request, &b, func(err error) {
 			interrupted = interrupted || errors.Is(err, ErrServiceUnavailable) || errors.Is(err, ErrTimeout)
 		})
+		if err == nil && !w.sameRealm(&b) {
+			return interrupted, errRealm
+		}
 		if err == nil && b.GetRules() != w.rules || next != "" && errors.Is(err, ErrBadRequest) { // a token of other rules is refused
 			return interrupted, errRules
 		}

@@ -79,5 +79,6 @@ func commands(a *cli.App) []*cobra.Command {
 		processorCommand(a),
 		finalizersCommand(a),
 		scannerCommand(a),
+		consoleCommand(a),
 	}
 }

@@ -96,6 +96,7 @@ var otherCommands = map[string]string{
 	"processor":      "runs a service",
 	"finalizers":     "runs a service",
 	"scanner":        "runs a service",
+	"console":        "runs a service",
 	"api-resources":  "lists all kinds; an empty group is the core group",
 	"brake status":   "lists the brakes of all kinds",
 	"finalizer list": "lists all finalizers",

@@ -16,6 +16,7 @@ const (
 	processorPort
 	finalizersPort
 	scannerPort
+	consoleHealthPort // of /metrics: people open the console itself at console.DefaultPort
 )
 
 // loopback returns the address of a port of the loopback interface.

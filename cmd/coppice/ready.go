@@ -35,7 +35,7 @@ they wait for is printed. The command asks their HTTP servers (/readyz), and doe
 connect to NATS.
 
 Arguments name the services of this machine that must be ready, each at its default
-port: graph, processor, finalizers, scanner, up. --service names others. Without both
+port: graph, processor, finalizers, scanner, console, up. --service names others. Without both
 the command asks the service whose address is in $COPPICE_HTTP, as health checks of
 containers do, or else every service that listens on a default port. Those that do not
 run are then not missed.`,
@@ -93,7 +93,7 @@ func serviceURL(text string) (*url.URL, error) {
 }
 
 // defaultPorts are the default ports by service.
-var defaultPorts = map[string]int{"graph": graphPort, "up": graphPort, "processor": processorPort, "finalizers": finalizersPort, "scanner": scannerPort}
+var defaultPorts = map[string]int{"graph": graphPort, "up": graphPort, "processor": processorPort, "finalizers": finalizersPort, "scanner": scannerPort, "console": consoleHealthPort}
 
 // askedService is a service that is asked whether it is ready.
 type askedService struct {
@@ -104,7 +104,7 @@ type askedService struct {
 }
 
 // errNoService is the error of checkServices if no optional service listens.
-var errNoService = fmt.Errorf("no service listens on %s to %d: start one, or name the address of its --http with --service", loopback(graphPort), scannerPort)
+var errNoService = fmt.Errorf("no service listens on %s to %d: start one, or name the address of its --http with --service", loopback(graphPort), consoleHealthPort)
 
 // awaitServices checks services until all are ready, or wait has passed. Without any it checks those on default ports.
 func awaitServices(ctx context.Context, a *cli.App, asked []askedService, timeout, wait time.Duration) error {
@@ -166,7 +166,7 @@ func defaultService(port int) *url.URL { return &url.URL{Scheme: "http", Host: l
 
 // defaultServices are the URLs of the default ports.
 func defaultServices() (list []*url.URL) {
-	for port := graphPort; port <= scannerPort; port++ {
+	for port := graphPort; port <= consoleHealthPort; port++ {
 		list = append(list, defaultService(port))
 	}
 	return list

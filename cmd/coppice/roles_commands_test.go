@@ -154,7 +154,7 @@ func roleCommands(dir string) []roleCommand {
 // noRoleCommands are commands that no client role runs: they start or prepare a service, measure one, or
 // read files. The reason is that of all commands that begin so.
 var noRoleCommands = []string{
-	"archive", "auth", "bench", "demo", "doctor", "finalizers", "graph", "log", "man", "nats-config", "processor", "ready", "realm restore", "rebuild", "replay", "restore-backup", "scanner", "secret", "up", "version",
+	"archive", "auth", "bench", "console", "demo", "doctor", "finalizers", "graph", "log", "man", "nats-config", "processor", "ready", "realm restore", "rebuild", "replay", "restore-backup", "scanner", "secret", "up", "version",
 }
 
 // idle waits for the objects of all roles: an operator releases them before.

@@ -29,6 +29,7 @@ type upFlags struct {
 	host       string
 	port       int
 	http       httpFlag
+	console    consoleFlag
 	realms     []string
 	processors int
 	auth       bool
@@ -51,7 +52,8 @@ in one process, with an embedded NATS server that any NATS client can use. Every
 acknowledged write is on disk. SIGINT and SIGTERM stop the process.
 
 Without --auth the server listens on the loopback interface only and needs no
-password: every local user of this machine can use the object API.
+password: every local user of this machine can use the object API. The console, in a
+browser, is at the address that is printed; its token lets only you sign in there.
 
 With --auth it refuses clients without a password. The users are contexts of the
 nats command, in files that only you can read: set XDG_CONFIG_HOME to the directory
@@ -96,6 +98,7 @@ of the log.`,
 	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens; without --auth a loopback address")
 	c.Flags().IntVar(&f.port, "port", 4222, "port on which NATS listens; -1: any free port")
 	f.http.add(c, graphPort)
+	f.console.add(c)
 	a.LogFlags(c, slog.LevelWarn)
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, realmsOfGraph)
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
@@ -171,6 +174,9 @@ func runUp(ctx context.Context, a *cli.App, f upFlags, graphConfig func(*graph.C
 		a.Say(line)
 		serving, stopServing := context.WithCancel(ctx)
 		g.Add(func() error { return server.Run(serving) }, func(error) { stopServing() })
+	}
+	if err := f.console.run(ctx, &g, a, f, stack, registry, server); err != nil {
+		return errors.Join(err, stack.Stop())
 	}
 	return g.Run()
 }

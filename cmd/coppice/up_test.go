@@ -31,7 +31,7 @@ type upProcess struct {
 	lines chan string
 	wait  func() error
 	// Once it is ready:
-	server, address, ready string
+	server, address, ready, console, token string
 }
 
 // startUp starts `coppice up` with these flags, on free ports.
@@ -61,8 +61,9 @@ func startUp(ctx context.Context, t *testing.T, flags ...string) *upProcess {
 }
 
 var (
-	healthLine = regexp.MustCompile(`^health and metrics: http://(127\.0\.0\.1:\d+)/metrics$`)
-	readyLine  = regexp.MustCompile(`^ready in \d+\.\ds: (nats://127\.0\.0\.1:\d+), realm default(?:, shop)?, data (.*) \(no auth: loopback only\)$`)
+	healthLine  = regexp.MustCompile(`^health and metrics: http://(127\.0\.0\.1:\d+)/metrics$`)
+	consoleLine = regexp.MustCompile(`^console: (http://127\.0\.0\.1:\d+)(?:/#token=(\S+))?$`)
+	readyLine   = regexp.MustCompile(`^ready in \d+\.\ds: (nats://127\.0\.0\.1:\d+), realm default(?:, shop)?, data (.*) \((?:no auth: loopback only|users: .*)\)$`)
 )
 
 // awaitReady waits until it says that it is ready.
@@ -75,6 +76,8 @@ func (p *upProcess) awaitReady(ctx context.Context, data string) *upProcess {
 		}
 		if m := healthLine.FindStringSubmatch(line); m != nil {
 			p.address = m[1]
+		} else if m := consoleLine.FindStringSubmatch(line); m != nil {
+			p.console, p.token = m[1], m[2]
 		} else if m := readyLine.FindStringSubmatch(line); m != nil && m[2] == data {
 			p.ready, p.server = line, m[1]
 		} else if !testkit.SlowLine.MatchString(line) {
@@ -240,6 +243,8 @@ func TestUpRefuses(t *testing.T) {
 		{[]string{"--host", "::"}, "--host :: is not on the loopback interface"},
 		{[]string{"--data", file}, "not a directory"},
 		{[]string{"--http", "8080"}, "is not an address such as 127.0.0.1:8080"},
+		{[]string{"--console", "0.0.0.0:0"}, "--console 0.0.0.0:0 is not on the loopback interface; run 'coppice console' with a certificate for other machines"},
+		{[]string{"--console", "9450"}, "is not an address such as 127.0.0.1:9450"},
 	} {
 		flags := append([]string{"--data", filepath.Join(t.TempDir(), "data"), "--port", "-1"}, c.flags...)
 		if got := refusedUp(ctx, t, flags...); !strings.Contains(got, c.want) || strings.Count(got, "coppice: ") != 1 {

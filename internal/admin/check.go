@@ -29,6 +29,14 @@ var (
 // maxReason is the longest text of a service that waits, in bytes.
 const maxReason = 64 << 10
 
+// direct returns a client that uses no proxy, keeps no connection and follows no redirection.
+func direct() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
 // Check asks a service whether it is ready. base is the URL of its HTTP server, without a path. The error is
 // ErrNothingListens, ErrNotCoppice, or that of the request, for example of ctx.
 func Check(ctx context.Context, base *url.URL) (h Health, err error) {
@@ -36,11 +44,7 @@ func Check(ctx context.Context, base *url.URL) (h Health, err error) {
 	if err != nil {
 		return Health{}, err
 	}
-	c := http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true}, // without a proxy
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	reply, err := c.Do(r)
+	reply, err := direct().Do(r)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return Health{}, ErrNothingListens
 	}

@@ -201,12 +201,16 @@ func JetStream(tb testing.TB, s *natsd.Server, role string) jetstream.JetStream 
 	return js
 }
 
-// AvoidDefaultPorts has services serve HTTP on free ports: on the default ones, tests would disturb each other, and what
-// runs on the machine.
-func AvoidDefaultPorts() { _ = os.Setenv("COPPICE_HTTP", "127.0.0.1:0") }
+// AvoidDefaultPorts has services and consoles serve HTTP on free ports: on the default ones, tests would disturb each
+// other, and what runs on the machine.
+func AvoidDefaultPorts() {
+	for _, name := range []string{"COPPICE_HTTP", "COPPICE_CONSOLE", "COPPICE_LISTEN"} {
+		_ = os.Setenv(name, "127.0.0.1:0")
+	}
+}
 
 // DefaultPort matches addresses of default ports, and what services print if another program has theirs.
-var DefaultPort = regexp.MustCompile(`:944[0-3]\b`)
+var DefaultPort = regexp.MustCompile(`:94(4[0-4]|50)\b`)
 
 // Main runs the tests of a package, and fails if they leave goroutines behind. cleanup is what
 // remains to be done when they have ended.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -272,13 +273,13 @@ func (c *Config) options() (url string, opts []nats.Option, err error) {
 }
 
 // Client connects as a command does: it fails if no server can be reached, or if ctx ends before. A
-// connection that is lost later is made again.
-func (c *Config) Client(ctx context.Context, name string) (*nats.Conn, error) {
+// connection that is lost later is made again. more are options of the connection that the configuration does not have.
+func (c *Config) Client(ctx context.Context, name string, more ...nats.Option) (*nats.Conn, error) {
 	url, opts, err := c.options()
 	if err != nil {
 		return nil, err
 	}
-	opts = append([]nats.Option{nats.Name(name), nats.Timeout(c.Timeout), nats.MaxReconnects(-1)}, opts...)
+	opts = slices.Concat([]nats.Option{nats.Name(name), nats.Timeout(c.Timeout), nats.MaxReconnects(-1)}, opts, more)
 	nc, err := until(ctx, url, opts)
 	if err != nil && ctx.Err() == nil {
 		err = explain(url, opts, err)

@@ -2514,6 +2514,9 @@ type WatchGraphRequest struct {
 	Page bool `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
 	// GraphBatch.continue of the page before; empty for the first page.
 	Continue string `protobuf:"bytes,4,opt,name=continue,proto3" json:"continue,omitempty"`
+	// GraphBatch.realm_id of what the client has. A replica whose log has another id ignores
+	// from_revision, min_revision and continue, which are of the other log: it begins again.
+	RealmId []byte `protobuf:"bytes,5,opt,name=realm_id,json=realmId,proto3" json:"realm_id,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2578,6 +2581,13 @@ func (x *WatchGraphRequest) GetContinue() string {
 	return ""
 }
 
+func (x *WatchGraphRequest) GetRealmId() []byte {
+	if x != nil {
+		return x.RealmId
+	}
+	return nil
+}
+
 func (x *WatchGraphRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -2605,7 +2615,12 @@ type GraphBatch struct {
 	// Identifies what the users file allows the actor; empty if it allows everything. A client
 	// that has received another value before must read all objects again: it may have objects
 	// that the actor may not get any more, and lack others.
-	Rules         string `protobuf:"bytes,7,opt,name=rules,proto3" json:"rules,omitempty"`
+	Rules string `protobuf:"bytes,7,opt,name=rules,proto3" json:"rules,omitempty"`
+	// Identifies the log of the realm, as Commit.realm_id does; empty until the realm has its
+	// first commit. A realm that was deleted and created again has another log, whose revisions
+	// begin again. A client that has received another value before must read all objects again,
+	// and must not compare revisions with those from before.
+	RealmId       []byte `protobuf:"bytes,8,opt,name=realm_id,json=realmId,proto3" json:"realm_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2687,6 +2702,13 @@ func (x *GraphBatch) GetRules() string {
 		return x.Rules
 	}
 	return ""
+}
+
+func (x *GraphBatch) GetRealmId() []byte {
+	if x != nil {
+		return x.RealmId
+	}
+	return nil
 }
 
 // GraphChange is a change of an object, without the contents of the object.
@@ -5444,13 +5466,14 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"TYPE_ADDED\x10\x01\x12\x11\n" +
 	"\rTYPE_MODIFIED\x10\x02\x12\x10\n" +
-	"\fTYPE_DELETED\x10\x03\"\xa7\x01\n" +
+	"\fTYPE_DELETED\x10\x03\"\xc2\x01\n" +
 	"\x11WatchGraphRequest\x12#\n" +
 	"\rfrom_revision\x18\x01 \x01(\x04R\ffromRevision\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\bR\x04page\x12\x1a\n" +
-	"\bcontinue\x18\x04 \x01(\tR\bcontinue\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xfe\x01\n" +
+	"\bcontinue\x18\x04 \x01(\tR\bcontinue\x12\x19\n" +
+	"\brealm_id\x18\x05 \x01(\fR\arealmId\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x99\x02\n" +
 	"\n" +
 	"GraphBatch\x12+\n" +
 	"\x11previous_revision\x18\x01 \x01(\x04R\x10previousRevision\x12\x1a\n" +
@@ -5459,7 +5482,8 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x1a\n" +
 	"\bcontinue\x18\x05 \x01(\tR\bcontinue\x12\x18\n" +
 	"\apartial\x18\x06 \x01(\bR\apartial\x12\x14\n" +
-	"\x05rules\x18\a \x01(\tR\x05rules\"\x86\x01\n" +
+	"\x05rules\x18\a \x01(\tR\x05rules\x12\x19\n" +
+	"\brealm_id\x18\b \x01(\fR\arealmId\"\x86\x01\n" +
 	"\vGraphChange\x12/\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1b.coppice.v1.WatchEvent.TypeR\x04type\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12*\n" +

@@ -23,6 +23,8 @@ type GraphTarget struct {
 	From, MinRevision uint64
 	Heartbeat         time.Duration
 	MaxBytes          int
+	// RealmID returns the id of the realm's log; nil until the realm has its first commit.
+	RealmID func() []byte
 	// Send sends a batch. An error ends the watch.
 	Send func(*coppicev1.GraphBatch) error
 }
@@ -106,7 +108,7 @@ func (w *graphSession) beat(revision uint64) error {
 }
 
 func (w *graphSession) send(view *GraphView, changes []*coppicev1.GraphChange, revision uint64) error {
-	b := &coppicev1.GraphBatch{PreviousRevision: w.last, Revision: revision, Changes: changes, Partial: view.Partial, Rules: view.Rules}
+	b := &coppicev1.GraphBatch{PreviousRevision: w.last, Revision: revision, Changes: changes, Partial: view.Partial, Rules: view.Rules, RealmId: w.t.RealmID()}
 	w.last = revision
 	return w.t.Send(b)
 }

@@ -29,7 +29,7 @@ func (b *hubRealm) watchGraph(change func(*watch.GraphTarget)) *graphWatcher {
 	b.t.Helper()
 	w := &graphWatcher{b: b, batches: make(chan *coppicev1.GraphBatch, 100), ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(b.ctx)
-	t := watch.GraphTarget{View: func() watch.GraphView { return watch.GraphView{} }, Heartbeat: time.Hour, MaxBytes: 1 << 20}
+	t := watch.GraphTarget{View: func() watch.GraphView { return watch.GraphView{} }, RealmID: func() []byte { return []byte("realm") }, Heartbeat: time.Hour, MaxBytes: 1 << 20}
 	t.Send = func(batch *coppicev1.GraphBatch) error {
 		select {
 		case w.batches <- batch:

@@ -95,12 +95,17 @@ func (a *App) defaultActor() (string, error) {
 	if a.Dial.NKey != "" {
 		return "", errors.New("the user of an nkey is not known: name the user's actor with $COPPICE_ACTOR or --actor (events and audit: --request-actor), and its inbox with --inbox-prefix unless that is _INBOX.<actor>")
 	}
+	return LocalActor(), nil
+}
+
+// LocalActor is the user of this machine, in letters that the name of an actor can have.
+func LocalActor() string {
 	if u, err := user.Current(); err == nil {
 		if name := regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(u.Username, "-"); name != "" {
-			return name, nil
+			return name
 		}
 	}
-	return "coppice", nil
+	return "coppice"
 }
 
 // ClientFlags adds the flags of commands that talk to a realm. A command that has its own

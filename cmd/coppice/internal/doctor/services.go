@@ -1,10 +1,8 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"net/url"
@@ -13,8 +11,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"github.com/coppice-gc/coppice/internal/admin"
 )
@@ -104,7 +100,7 @@ func labelOf(m *dto.Metric, name string) string {
 }
 
 func (x *examination) examineMetrics(ctx context.Context, u *url.URL, subject string, applied map[string]map[string]float64) error {
-	families, err := x.readMetrics(ctx, u.JoinPath("metrics"))
+	families, err := admin.ReadMetrics(ctx, u)
 	if err != nil {
 		return err
 	}
@@ -162,17 +158,4 @@ func (x *examination) examineLag(applied map[string]map[string]float64) {
 			}
 		}
 	}
-}
-
-func (x *examination) readMetrics(ctx context.Context, u *url.URL) (map[string]*dto.MetricFamily, error) {
-	data, err := x.read(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
-	}
-	return families, nil
 }

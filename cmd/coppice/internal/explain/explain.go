@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,11 +23,23 @@ func Explain(ctx context.Context, r *lookup.Reader, k client.Kind, namespace, na
 	o, n, above, err := e.look(ctx, name)
 	switch {
 	case errors.Is(err, client.ErrNotFound):
-		err = e.removed(ctx, err)
+		err = e.removed(ctx, "", err)
 	case err == nil:
 		err = e.present(ctx, o, n, above)
 	}
 	if err != nil {
+		return nil, err
+	}
+	return &e.Explanation, nil
+}
+
+// Removal explains from the log why the object with a uid does not exist, although there may be another one with its
+// name now. If the log does not mention its removal, the error is client.ErrNotFound.
+func Removal(ctx context.Context, r *lookup.Reader, k client.Kind, namespace, name, uid string) (*Explanation, error) {
+	e := &explainer{Reader: r, kind: k, consumers: r.Consumers()}
+	e.Explanation = Explanation{Resource: client.ResourceOf(k).String(), Namespace: namespace, Name: name}
+	missing := &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("%s/%s with uid %s does not exist", e.Resource, name, uid)}
+	if err := e.removed(ctx, uid, missing); err != nil {
 		return nil, err
 	}
 	return &e.Explanation, nil

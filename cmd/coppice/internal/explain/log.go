@@ -14,16 +14,16 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// removed explains from the log why an object does not exist. If the log does not
-// mention it, removed returns missing.
-func (e *explainer) removed(ctx context.Context, missing error) error {
+// removed explains from the log why an object does not exist: the one with a uid, or else the last one with the name. If
+// the log does not mention it, removed returns missing.
+func (e *explainer) removed(ctx context.Context, uid string, missing error) error {
 	h, err := e.History(ctx)
 	if err != nil {
 		return fmt.Errorf("%w; cannot read from the log whether it existed: %w", missing, err)
 	}
 	defer e.skippedIn(h)
 	found, _, err := h.Tail(ctx, 1, history.AllCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
-		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace
+		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace && (uid == "" || ev.UID == uid)
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,8 @@ type Reader struct {
 	Recording bool
 	// Progress is a terminal on which long searches of the log show how far they are; nil for none.
 	Progress io.Writer
+	// OnMissing, if it is not nil, is called with the optional information that is missing, and why, instead of a note.
+	OnMissing func(what string, err error)
 
 	client  client.Interface
 	stderr  io.Writer
@@ -100,6 +102,10 @@ func (r *Reader) Missing(what string, err error) {
 	var refused *client.Error
 	if errors.As(err, &refused) {
 		err = refused // without what the request was wrapped in: the note says that
+	}
+	if r.OnMissing != nil {
+		r.OnMissing(what, err)
+		return
 	}
 	_, _ = fmt.Fprintf(r.stderr, "not shown: %s: %s\n", what, terminal.Printable(err.Error()))
 }

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -27,23 +28,29 @@ func (s *Server) WatchGraph(q *serve.Request, at bus.API) *lifecycle.Error {
 	if err := q.Read(&r); err != nil {
 		return err
 	}
-	switch {
+	switch id := s.realmID(); {
 	case r.GetPage() && r.GetFromRevision() != 0:
 		return lifecycle.ErrBadRequest("watchgraph: page goes without from_revision")
 	case r.GetContinue() != "" && !r.GetPage():
 		return lifecycle.ErrBadRequest("watchgraph: continue goes with page")
-	case r.GetPage():
+	case len(r.GetRealmId()) > 0 && !bytes.Equal(r.GetRealmId(), id): // the realm was created again
+		r.FromRevision, r.MinRevision, r.Continue = 0, 0, ""
+	}
+	if r.GetPage() {
 		return s.graphPage(q, &r)
 	}
 	return s.admitted(at, func() { s.serveGraph(q, at, &r) })
 }
+
+// realmID returns the id of the realm's log; nil until the realm has its first commit.
+func (s *Server) realmID() []byte { return s.State.Checkpoint().GetRealmId() }
 
 func (s *Server) serveGraph(q *serve.Request, at bus.API, r *coppicev1.WatchGraphRequest) {
 	s.sendWatch(q, at, func(ctx context.Context, send func(proto.Message) error) error {
 		return s.c.Graph(ctx, watch.GraphTarget{
 			View: func() watch.GraphView { return viewOf(q.RulesNow()) },
 			From: r.GetFromRevision(), MinRevision: r.GetMinRevision(),
-			Heartbeat: s.c.Heartbeat, MaxBytes: batchBytes(q), Send: func(b *coppicev1.GraphBatch) error { return send(b) },
+			Heartbeat: s.c.Heartbeat, MaxBytes: batchBytes(q), RealmID: s.realmID, Send: func(b *coppicev1.GraphBatch) error { return send(b) },
 		})
 	}, func(why *coppicev1.Status) proto.Message { return &coppicev1.GraphBatch{Error: why} })
 }
@@ -102,7 +109,7 @@ type graphPage struct {
 
 // read returns the page, and the token of the next one; empty after the last.
 func (p *graphPage) read(snap *state.Snapshot) (b *coppicev1.GraphBatch, next string) {
-	b = &coppicev1.GraphBatch{Revision: snap.Revision(), Partial: p.view.Partial, Rules: p.view.Rules}
+	b = &coppicev1.GraphBatch{Revision: snap.Revision(), Partial: p.view.Partial, Rules: p.view.Rules, RealmId: snap.Checkpoint().GetRealmId()}
 	kinds := slices.Clone(snap.Kinds().All())
 	slices.SortFunc(kinds, func(a, b *lifecycle.Kind) int { return cmp.Compare(a.Resource(), b.Resource()) })
 	size, looks := 0, 0
@@ -125,12 +132,12 @@ func (p *graphPage) read(snap *state.Snapshot) (b *coppicev1.GraphBatch, next st
 			if p.view.Sees == nil || p.view.Sees(resource, n.Namespace) {
 				o := lifecycle.Object{Node: n, Body: &coppicev1.Body{Labels: snap.LabelsOf(n.UID)}}
 				c := watch.GraphObject(resource, o)
-				bytes := proto.Size(c)
-				if len(b.Changes) > 0 && size+bytes > p.bytes {
+				length := proto.Size(c)
+				if len(b.Changes) > 0 && size+length > p.bytes {
 					full = true
 					return false
 				}
-				b.Changes, size = append(b.Changes, c), size+bytes
+				b.Changes, size = append(b.Changes, c), size+length
 			}
 			after = state.NameCursor{Namespace: n.Namespace, Name: n.Name}
 			return true

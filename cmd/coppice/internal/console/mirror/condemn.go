@@ -47,15 +47,9 @@ func (m *Mirror) goes(n *node) bool {
 	return true
 }
 
-// standsFor returns what a Namespace object or the registration of a kind stands for; nil if the object is neither.
+// standsFor returns what a Namespace object or the registration of a kind stands for; nil if the object is neither, or absent.
 func (m *Mirror) standsFor(n *node) *container {
-	switch k := m.names.kinds[m.kindOf(n)].kindKey; k {
-	case kindKey{"", "Namespace"}:
-		return m.names.spaces[m.names.namespace(n.name)]
-	case registration:
-		return m.names.resource(n.name)
-	}
-	return nil
+	return m.names.standsFor(m.kindOf(n), n.name)
 }
 
 // drainer returns the object with whose deletion an object goes because it is in its namespace, or of its kind; 0 if
@@ -187,7 +181,7 @@ func (m *Mirror) settle(id uint32, owners bool) {
 // reconsiderDependents brings what is derived from references to an object up to date, after it appeared or was removed.
 func (m *Mirror) reconsiderDependents(id uint32) {
 	for _, d := range m.dependentsOf(id) {
-		m.settle(d, m.nodes.at(id).flags&present != 0)
+		m.settle(d, m.nodes.at(id).flags&gone == 0)
 		m.list(d)
 	}
 }

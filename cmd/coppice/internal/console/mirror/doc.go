@@ -5,7 +5,8 @@
 // The caller feeds a Mirror with what a watch of the graph delivers, in order. All methods are safe for concurrent use.
 // A mirror knows what its user may see: an owner that is not in it may exist all the same. So an owner counts as
 // removed only if the mirror has seen its removal. An owner that it has never seen is unknown, as it is for the graph
-// service during the owner grace, and nothing is shown as garbage because of it.
+// service during the owner grace, and nothing is shown as garbage because of it. So is one that was not put again after
+// a restart.
 //
 // An object is condemned if it goes with a deletion: it is terminating; or it is not protected, and each of its owners
 // was removed or is condemned itself; or it is not protected and in a namespace or of a kind that is being drained. An

@@ -3,6 +3,7 @@ package mirror
 import (
 	"strings"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -71,7 +72,7 @@ func (m *Mirror) sameOwners(n *node, refs []*coppicev1.OwnerReference) bool {
 		}
 		e := m.edges.at(at)
 		if e.flags&(controller|blocking) != flagsOf(r) || e.name != r.GetName() || m.nodes.at(e.owner).uid.String() != r.GetUid() ||
-			e.kind != m.names.kindNumber(r.GetApiVersion(), r.GetKind()) {
+			m.names.kinds[e.kind].kindKey != (kindKey{api.GroupOf(r.GetApiVersion()), r.GetKind()}) {
 			return false
 		}
 		at = e.next
@@ -99,7 +100,7 @@ func (m *Mirror) setOwners(id uint32, refs []*coppicev1.OwnerReference) {
 		}
 		eid := m.edges.add()
 		e := m.edges.at(eid)
-		e.owner, e.dependent, e.kind, e.flags = m.number(u), id, m.names.kindNumber(r.GetApiVersion(), r.GetKind()), flagsOf(r)
+		e.owner, e.dependent, e.kind, e.flags = m.number(u), id, m.names.takeKind(r.GetApiVersion(), r.GetKind()), flagsOf(r)
 		owner := m.nodes.at(e.owner)
 		if e.name = owner.name; e.name != r.GetName() {
 			e.name = strings.Clone(r.GetName())
@@ -134,6 +135,7 @@ func (m *Mirror) dropOwners(id uint32) (owners []uint32) {
 		}
 		owners = append(owners, e.owner)
 		next := e.next
+		m.names.releaseKind(e.kind)
 		m.edges.remove(eid)
 		eid = next
 	}

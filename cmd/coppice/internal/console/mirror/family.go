@@ -20,6 +20,23 @@ func (m *Mirror) Loaded() bool {
 	return m.loaded
 }
 
+// SetPartial says whether the user may not see all objects of the realm.
+func (m *Mirror) SetPartial(to bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.partial != to {
+		m.partial = to
+		m.signalAny()
+	}
+}
+
+// Partial reports whether the user may not see all objects of the realm.
+func (m *Mirror) Partial() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.partial
+}
+
 // Objects counts the objects.
 func (m *Mirror) Objects() uint64 {
 	m.mu.Lock()

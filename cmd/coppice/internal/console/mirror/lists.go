@@ -167,7 +167,8 @@ func (m *Mirror) GarbageOf(resource string, n int) Waiting {
 	return m.waiting(garbageOfList+resource, n)
 }
 
-// UnknownOwners returns the objects that have owners of which none is known to exist, and one was never seen.
+// UnknownOwners returns the objects that have owners of which none is known to exist, and one was never seen. In a partial
+// mirror the owners may exist.
 func (m *Mirror) UnknownOwners(n int) Waiting { return m.waiting(unknownList, n) }
 
 // Protected returns the protected objects that would be deleted otherwise, or for which a deletion waits.
@@ -178,6 +179,21 @@ func (m *Mirror) Finalizer(name string, n int) Waiting { return m.waiting(finali
 
 // Finalizers returns, for each external finalizer of objects that are being deleted, these objects, ordered by name.
 func (m *Mirror) Finalizers(n int) []Waiting { return m.named(finalizersList, n) }
+
+// FinalizersInUse returns the number of objects that have each external finalizer.
+func (m *Mirror) FinalizersInUse() map[string]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[string]uint64{}
+	for id, of := range m.names.lists.entries[:min(len(m.names.lists.entries), len(m.names.finalizers))] {
+		for _, name := range m.names.finalizers[id].external {
+			if of.uses > 0 {
+				all[name] += uint64(of.uses)
+			}
+		}
+	}
+	return all
+}
 
 // Agents returns, for each resource whose objects wait for their agent, these objects, ordered by resource.
 func (m *Mirror) Agents(n int) []Waiting { return m.named(agentList, n) }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -29,10 +30,13 @@ const (
 	Put Op = iota
 	// Remove: the object was removed.
 	Remove
-	// Restart: all objects follow again. Those that are not put before the next Synced were removed.
+	// Restart: all objects follow again. Those that are not put before the next Synced were removed, or the user may not see
+	// them any more. The realm may be another one, whose revisions are lower.
 	Restart
 	// Synced: all objects were put.
 	Synced
+	// Reached: every change up to the revision was applied.
+	Reached
 )
 
 // Mirror is the graph of one realm.
@@ -41,8 +45,12 @@ type Mirror struct {
 
 	mu       sync.Mutex
 	revision uint64
-	loaded   bool
-	// round counts the restarts: what was not put in this round is removed at its end.
+	// again is the highest revision since the last restart.
+	again  uint64
+	loaded bool
+	// partial: the user may not see all objects.
+	partial bool
+	// round counts the restarts: what was not put in this round is forgotten at its end.
 	round   uint16
 	objects uint64
 	names   names
@@ -122,10 +130,13 @@ func (m *Mirror) apply(changes []Change) {
 			}
 		case Restart:
 			m.round++
+			m.again, c.Revision = 0, 0
 		case Synced:
 			m.synced()
+			m.revision = max(m.again, c.Revision)
+		case Reached:
 		}
-		m.revision = max(m.revision, c.Revision)
+		m.again, m.revision = max(m.again, c.Revision), max(m.revision, c.Revision)
 		m.endDeletions()
 	}
 	m.signalAny()
@@ -152,12 +163,15 @@ func (m *Mirror) number(u uid.UID) uint32 {
 	return id
 }
 
-// forget frees an absent owner that no reference names any more.
-func (m *Mirror) forget(id uint32) {
-	if n := m.nodes.at(id); n.uid != "" && n.flags&present == 0 && n.dependents == 0 {
-		m.setDeletion(n, 0)
-		delete(m.index, n.uid)
-		m.nodes.remove(id)
+// forget frees those of the owners that are absent and that no reference names any more.
+func (m *Mirror) forget(ids ...uint32) {
+	for _, id := range ids {
+		if n := m.nodes.at(id); n.uid != "" && n.flags&present == 0 && n.dependents == 0 {
+			m.setDeletion(n, 0)
+			m.names.releasePlace(n.place)
+			delete(m.index, n.uid)
+			m.nodes.remove(id)
+		}
 	}
 }
 
@@ -166,7 +180,7 @@ func (m *Mirror) spaceOf(n *node) uint32 { return m.names.places[n.place].namesp
 
 // containers returns what an object is in: its namespace, and what the registration of its kind stands for.
 func (m *Mirror) containers(n *node) [2]*container {
-	return [2]*container{m.names.spaces[m.spaceOf(n)], m.names.kinds[m.kindOf(n)].in}
+	return m.names.containers(&m.names.places[n.place])
 }
 
 // put applies that an object is as o says.
@@ -178,9 +192,13 @@ func (m *Mirror) put(resource string, o *coppicev1.Object) {
 	}
 	id := m.number(u)
 	n := m.nodes.at(id)
+	if n.flags&present != 0 && !m.sameNames(n, o) { // it was removed and imported again, with its uid
+		defer m.forget(m.takeAway(id, 0)...)
+	}
+	again := n.round != m.round // an object of another realm can have the same uid and version
 	n.round = m.round
 	is := n.flags & present
-	if is != 0 && n.version == meta.GetResourceVersion() && n.version != 0 {
+	if is != 0 && !again && n.version == meta.GetResourceVersion() && n.version != 0 {
 		return
 	}
 	m.signal(id)
@@ -233,6 +251,7 @@ func (m *Mirror) appear(id uint32, resource string, o *coppicev1.Object) {
 	p := &m.names.places[n.place]
 	n.pos = uint32(len(p.members))
 	p.members = append(p.members, id)
+	m.names.takeStandsFor(m.kindOf(n), n.name)
 }
 
 // setPlace sets the name, the kind and the namespace of an object.
@@ -244,7 +263,16 @@ func (m *Mirror) setPlace(n *node, resource string, o *coppicev1.Object) {
 	} else {
 		n.name = strings.Clone(n.name)
 	}
-	n.place = m.names.placeNumber(resource, m.names.kindNumber(o.GetApiVersion(), o.GetKind()), m.names.namespace(meta.GetNamespace()))
+	before := n.place
+	n.place = m.names.takePlace(resource, o.GetApiVersion(), o.GetKind(), meta.GetNamespace())
+	m.names.releasePlace(before)
+}
+
+// sameNames reports whether a present object has the name, the kind and the namespace that o says.
+func (m *Mirror) sameNames(n *node, o *coppicev1.Object) bool {
+	k := &m.names.kinds[m.kindOf(n)]
+	return n.name == o.GetMetadata().GetName() && m.names.spaces[m.spaceOf(n)].name == o.GetMetadata().GetNamespace() &&
+		k.kind == o.GetKind() && k.group == api.GroupOf(o.GetApiVersion())
 }
 
 // replaceOwners gives an object other references.
@@ -260,9 +288,7 @@ func (m *Mirror) replaceOwners(id uint32, refs []*coppicev1.OwnerReference) {
 			m.recount(m.nodes.at(o))
 		}
 	}
-	for _, o := range owners {
-		m.forget(o)
-	}
+	m.forget(owners...)
 }
 
 // setProtected sets whether an object is protected.
@@ -290,12 +316,30 @@ func (m *Mirror) setProtected(n *node, to bool) {
 
 // remove applies that an object was removed, which may be absent: then the mirror knows from now on that it is gone.
 func (m *Mirror) remove(id uint32, c Change) {
+	n := m.nodes.at(id)
+	is := n.flags & present
+	if o := c.Object; is == 0 && o.GetMetadata().GetName() != "" {
+		m.setPlace(n, c.Resource, o)
+	}
+	owners := m.takeAway(id, gone)
+	if is != 0 {
+		m.countRoot(n)
+	}
+	m.forget(append(owners, id)...)
+}
+
+// vanish applies that an object is not there any more, and that its removal was not seen: it is as if it had never been
+// seen. What went with it stays, unless it is being deleted itself.
+func (m *Mirror) vanish(id uint32) {
+	m.forget(append(m.takeAway(id, 0), id)...)
+}
+
+// takeAway makes an object absent. as is gone if its removal was seen. It returns the owners, which the caller forgets.
+func (m *Mirror) takeAway(id uint32, as uint16) (owners []uint32) {
 	m.signal(id)
 	n := m.nodes.at(id)
-	was := n.flags & present
-	var owners []uint32
 	var left []uint32 // what is left in the namespace, or of the kind
-	if was != 0 {
+	if n.flags&present != 0 {
 		m.objects--
 		if n.flags&protected != 0 {
 			m.setProtected(n, false)
@@ -309,14 +353,20 @@ func (m *Mirror) remove(id uint32, c Change) {
 		p.members[n.pos] = p.members[last]
 		m.nodes.at(p.members[n.pos]).pos = n.pos
 		p.members = p.members[:last]
-		if in := m.standsFor(n); in != nil && in.drain == id {
-			in.drain, left = 0, m.membersOf(in)
+		if in := m.standsFor(n); in != nil {
+			if in.drain == id {
+				in.drain, left = 0, m.membersOf(in)
+			}
+			m.names.release(in)
 		}
-	} else if o := c.Object; o.GetMetadata().GetName() != "" {
-		m.setPlace(n, c.Resource, o)
 	}
-	m.leaveRemoved(id)
-	n.flags = n.flags&^(present|terminating|agent) | gone
+	switch {
+	case as == gone:
+		m.leaveRemoved(id)
+	case n.flags&condemned != 0:
+		m.leave(id)
+	}
+	n.flags = n.flags&^(present|terminating|agent|gone) | as
 	n.labels, n.finalizers, n.version = 0, 0, 0
 	m.relinkDependents(id)
 	m.reconsiderDependents(id)
@@ -324,18 +374,10 @@ func (m *Mirror) remove(id uint32, c Change) {
 	for _, d := range left {
 		m.list(d)
 	}
-	if was != 0 {
-		m.countRoot(n)
-	}
-	for _, o := range owners {
-		if o != id {
-			m.forget(o)
-		}
-	}
-	m.forget(id)
+	return owners
 }
 
-// synced ends a round: it removes what was not put in it.
+// synced ends a round: what was not put in it has vanished. It may have been removed, or the user may not see it any more.
 func (m *Mirror) synced() {
 	first := !m.loaded
 	m.loaded = true
@@ -345,7 +387,7 @@ func (m *Mirror) synced() {
 			continue
 		}
 		if n.round != m.round {
-			m.remove(id, Change{})
+			m.vanish(id)
 		} else if first && n.owners != 0 {
 			m.list(id)
 		}

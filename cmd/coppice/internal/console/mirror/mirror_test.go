@@ -6,22 +6,6 @@ import (
 	"time"
 )
 
-// At most one message is let through in an interval, also after the clock was set back.
-func TestLimiter(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1_700_000_000, 0)
-	l := NewLimiter(100*time.Millisecond, func() time.Time { return now })
-	for _, step := range []struct{ advance, want time.Duration }{
-		{0, 0}, {0, 100 * time.Millisecond}, {30 * time.Millisecond, 70 * time.Millisecond}, {70 * time.Millisecond, 0},
-		{time.Hour, 0}, {99 * time.Millisecond, time.Millisecond}, {-time.Minute, 0}, {0, 100 * time.Millisecond},
-	} {
-		now = now.Add(step.advance)
-		if got := l.Wait(); got != step.want {
-			t.Errorf("%v later: wait %v, want %v", step.advance, got, step.want)
-		}
-	}
-}
-
 // A rate is that of the last ten seconds, and of what was merged into it.
 func TestRate(t *testing.T) {
 	t.Parallel()

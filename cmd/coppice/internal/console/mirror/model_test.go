@@ -35,7 +35,7 @@ func (w *model) apply(c Change) {
 		w.loaded = true
 		for _, uid := range slices.Sorted(maps.Keys(w.objects)) {
 			if !w.put[uid] {
-				w.remove(uid, w.objects[uid])
+				delete(w.objects, uid) // it may have been removed, or may not be visible any more
 			}
 		}
 	}
@@ -274,10 +274,14 @@ func (w *model) compareFamily(t *rapid.T, m *Mirror, uid string) {
 }
 
 func (w *model) compareFinalizers(t *rapid.T, m *Mirror) {
-	want, protectedOnes := map[string]uint64{}, 0
+	want, inUse, protectedOnes := map[string]uint64{}, map[string]uint64{}, 0
 	for uid, o := range w.objects {
 		for _, f := range o.Object.GetMetadata().GetFinalizers() {
-			if isTerminating(o) && !lifecycle.IsBuiltinFinalizer(f) {
+			if lifecycle.IsBuiltinFinalizer(f) {
+				continue
+			}
+			inUse[f]++
+			if isTerminating(o) {
 				want[f]++
 			}
 		}
@@ -303,6 +307,9 @@ func (w *model) compareFinalizers(t *rapid.T, m *Mirror) {
 	}
 	if !maps.Equal(got, want) {
 		t.Fatalf("finalizers %v, want %v", got, want)
+	}
+	if got := m.FinalizersInUse(); !maps.Equal(got, inUse) {
+		t.Fatalf("finalizers in use %v, want %v", got, inUse)
 	}
 	if got := m.Protected(1).Total; got != uint64(protectedOnes) {
 		t.Fatalf("%d protected objects are in the way, want %d", got, protectedOnes)
@@ -368,6 +375,7 @@ func (m *Mirror) check(t *rapid.T) {
 	if len(uses) > 0 {
 		t.Fatalf("lists of finalizers that objects have are missing: %v", uses)
 	}
+	m.checkCatalog(t)
 	for number, d := range m.byNumber {
 		refs[d.into]++
 		if d.into == 0 && d.remaining != remaining[number] {

@@ -5,63 +5,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// names has one copy of what many objects have in common. Objects refer to it by number, from 1 on. Kinds, namespaces and
-// places stay when their last object is removed; labels and lists of finalizers, of which there can be many, do not.
+// names has one copy of what many objects have in common. Objects refer to it by number, from 1 on. Nothing of it stays when
+// its last use ends.
 type names struct {
-	kinds      []kind
-	kindOf     map[kindKey]uint32
-	spaces     []*container // namespaces, the empty one among them
-	spaceOf    map[string]uint32
-	resourceOf map[string]*container
-	places     []place
-	placeOf    map[placeKey]uint32
+	catalog
 	finalizers []finalizerList // by the numbers of lists
 	lists      texts
 	labels     texts
-}
-
-type kindKey struct{ group, kind string }
-
-// kind is a kind of objects, or one that owner references name.
-type kind struct {
-	kindKey
-	// in has the objects of the resource; nil if no object of the kind has been seen.
-	in *container
-	// namespaced: an object of the kind is in a namespace.
-	namespaced bool
-}
-
-// resource names the plural and the group. Of a kind without objects it is a guess.
-func (k *kind) resource() string {
-	switch {
-	case k.in != nil:
-		return k.in.name
-	case k.group == "":
-		return strings.ToLower(k.kind)
-	}
-	return strings.ToLower(k.kind) + "." + k.group
-}
-
-// container is what a Namespace object or the registration of a kind stands for.
-type container struct {
-	name   string // of the namespace or resource
-	places []uint32
-	// protected counts the protected objects in it.
-	protected uint32
-	// drain is the object that is being deleted with the contents; 0 if there is none.
-	drain uint32
-}
-
-type placeKey struct{ kind, namespace uint32 }
-
-// place has the objects of one kind in one namespace.
-type place struct {
-	placeKey
-	members []uint32
 }
 
 // finalizerList is a list of finalizers that objects have.
@@ -71,67 +24,10 @@ type finalizerList struct {
 }
 
 func (t *names) init() {
-	t.kinds, t.kindOf = make([]kind, 1), map[kindKey]uint32{}
-	t.spaces, t.spaceOf = []*container{{}}, map[string]uint32{}
-	t.resourceOf = map[string]*container{}
-	t.places, t.placeOf = make([]place, 1), map[placeKey]uint32{}
+	t.catalog.init()
 	t.finalizers = make([]finalizerList, 1)
 	t.lists.init()
 	t.labels.init()
-}
-
-// kindNumber returns the number of a kind.
-func (t *names) kindNumber(apiVersion, name string) uint32 {
-	key := kindKey{api.GroupOf(apiVersion), name}
-	if id, known := t.kindOf[key]; known {
-		return id
-	}
-	key = kindKey{strings.Clone(key.group), strings.Clone(key.kind)}
-	t.kinds = append(t.kinds, kind{kindKey: key})
-	t.kindOf[key] = uint32(len(t.kinds) - 1)
-	return t.kindOf[key]
-}
-
-// placeNumber returns the number of a place.
-func (t *names) placeNumber(resource string, k, namespace uint32) uint32 {
-	if in := t.kinds[k].in; in == nil || in.name != resource {
-		t.kinds[k].in = t.resource(resource)
-	}
-	key := placeKey{k, namespace}
-	if id, known := t.placeOf[key]; known {
-		return id
-	}
-	t.places = append(t.places, place{placeKey: key})
-	id := uint32(len(t.places) - 1)
-	t.placeOf[key] = id
-	for _, in := range []*container{t.kinds[k].in, t.spaces[namespace]} {
-		in.places = append(in.places, id)
-	}
-	if t.spaces[namespace].name != "" {
-		t.kinds[k].namespaced = true
-	}
-	return id
-}
-
-// resource returns what the registration of a kind stands for.
-func (t *names) resource(name string) *container {
-	c := t.resourceOf[name]
-	if c == nil {
-		c = &container{name: strings.Clone(name)}
-		t.resourceOf[c.name] = c
-	}
-	return c
-}
-
-// namespace returns the number of a namespace.
-func (t *names) namespace(name string) uint32 {
-	if id, known := t.spaceOf[name]; known {
-		return id
-	}
-	name = strings.Clone(name)
-	t.spaces = append(t.spaces, &container{name: name})
-	t.spaceOf[name] = uint32(len(t.spaces) - 1)
-	return t.spaceOf[name]
 }
 
 // takeFinalizers returns the number of a list of finalizers, and counts the use; 0 if it is empty. names.lists.release

@@ -41,14 +41,15 @@ func (m *Mirror) Search(text string, limit int) view.Found {
 	examined := 0
 	at := make([]placeTerm, len(terms))
 	for p := 1; p < len(m.names.places); p++ {
-		if !m.matchPlace(terms, at, uint32(p)) {
+		if len(m.names.places[p].members) == 0 || !m.matchPlace(terms, at, uint32(p)) {
 			continue
 		}
+		key := m.names.places[p].placeKey
 		for i := 0; i < len(m.names.places[p].members); i++ {
 			if examined++; examined%searched == 0 {
 				m.mu.Unlock()
 				m.mu.Lock() // changes are applied in between
-				if i >= len(m.names.places[p].members) {
+				if m.names.places[p].placeKey != key || i >= len(m.names.places[p].members) {
 					break
 				}
 			}

@@ -17,7 +17,7 @@ const (
 	Blocked = "Blocked"
 	// Protected: it is not being deleted, and protected.
 	Protected = "Protected"
-	// UnknownOwner: none of its owners is known to exist, and one of them was never seen.
+	// UnknownOwner: none of its owners is known to exist, and one of them was never seen. A partial mirror has no such state.
 	UnknownOwner = "UnknownOwner"
 	// Garbage: none of its owners exists, and its own deletion has not begun.
 	Garbage = "Garbage"
@@ -50,7 +50,7 @@ func (m *Mirror) state(n *node) string {
 		return Protected
 	case n.listed != nil && n.listed.reason == garbageList:
 		return Garbage
-	case n.listed != nil && n.listed.reason == unknownList:
+	case n.listed != nil && n.listed.reason == unknownList && !m.partial: // and else the user may only not see them
 		return UnknownOwner
 	}
 	return Present

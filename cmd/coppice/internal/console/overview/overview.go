@@ -42,14 +42,14 @@ type Config struct {
 
 // Builder builds overviews of one realm for one user. It is safe for concurrent use.
 type Builder struct {
-	c          Config
-	status     part[*client.Status]
-	finalizers part[[]*client.FinalizerInUse]
-	consumers  part[consumers]
-	parked     part[*client.ParkedPage]
-	brakes     part[[]*client.BrakeStatus]
-	warnings   part[[]client.Warning]
-	storage    part[*client.Storage]
+	c         Config
+	status    part[*client.Status]
+	consumers part[consumers]
+	parked    part[*client.ParkedPage]
+	brakes    part[[]*client.BrakeStatus]
+	warnings  part[[]client.Warning]
+	storage   part[*client.Storage]
+	unknown   part[map[string]unknownOwner]
 }
 
 // New returns a builder.
@@ -57,12 +57,12 @@ func New(c Config) *Builder {
 	c.Timeout = cmp.Or(c.Timeout, readTimeout)
 	b, in := &Builder{c: c}, c.Client.Operations()
 	b.status = part[*client.Status]{interval: statusInterval, read: func(ctx context.Context) (*client.Status, error) { return c.Client.Status(ctx) }}
-	b.finalizers = part[[]*client.FinalizerInUse]{interval: slowInterval, read: func(ctx context.Context) ([]*client.FinalizerInUse, error) { return in.Finalizers(ctx) }}
 	b.consumers = part[consumers]{interval: slowInterval, read: b.readConsumers}
 	b.parked = part[*client.ParkedPage]{interval: slowInterval, read: func(ctx context.Context) (*client.ParkedPage, error) { return in.ListParked(ctx) }}
 	b.brakes = part[[]*client.BrakeStatus]{interval: slowInterval, read: func(ctx context.Context) ([]*client.BrakeStatus, error) { return in.Brakes(ctx) }}
 	b.warnings = part[[]client.Warning]{interval: slowInterval, read: func(ctx context.Context) ([]client.Warning, error) { return c.Client.Warnings(ctx, "") }}
 	b.storage = part[*client.Storage]{interval: slowInterval, read: func(ctx context.Context) (*client.Storage, error) { return in.Storage(ctx) }}
+	b.unknown = part[map[string]unknownOwner]{interval: statusInterval, read: b.readUnknown}
 	return b
 }
 
@@ -76,16 +76,8 @@ const consumersAtOnce = 100
 func (b *Builder) readConsumers(ctx context.Context) (consumers, error) {
 	found := consumers{finalizers: map[string]lookup.Consumer{}, agents: map[string]lookup.Consumer{}}
 	var finalizers, agents []string
-	for _, w := range b.c.Mirror.Finalizers(0) {
-		finalizers = append(finalizers, w.Name)
-	}
-	// If they cannot be read in half of the time, those of the mirror are enough to say what is stuck.
-	half, cancel := context.WithTimeout(ctx, b.c.Timeout/2)
-	defer cancel()
-	if used, err := b.finalizers.get(half, b.c.Now, b.c.Timeout); err == nil {
-		for _, f := range used {
-			finalizers = append(finalizers, f.GetName())
-		}
+	for name := range b.c.Mirror.FinalizersInUse() {
+		finalizers = append(finalizers, name)
 	}
 	for _, w := range b.c.Mirror.Agents(0) {
 		agents = append(agents, w.Name)
@@ -119,16 +111,16 @@ func (b *Builder) readConsumers(ctx context.Context) (consumers, error) {
 	return found, nil
 }
 
-// parts are what was read for one overview. A part that could not be read is nil.
+// parts are what was read for one overview. A part that could not be read is nil, or what was read before.
 type parts struct {
-	status     *client.Status
-	finalizers []*client.FinalizerInUse
-	consumers  consumers
-	parked     *client.ParkedPage
-	brakes     []*client.BrakeStatus
-	warnings   []client.Warning
-	storage    *client.Storage
-	missing    []view.Missing
+	status    *client.Status
+	consumers consumers
+	parked    *client.ParkedPage
+	brakes    []*client.BrakeStatus
+	warnings  []client.Warning
+	storage   *client.Storage
+	unknown   map[string]unknownOwner
+	missing   []view.Missing
 }
 
 // read reads all parts at once.
@@ -146,7 +138,6 @@ func (b *Builder) read(ctx context.Context) parts {
 		})
 	}
 	start("pending work", func() (err error) { p.status, err = b.status.get(ctx, b.c.Now, b.c.Timeout); return err })
-	start("finalizers", func() (err error) { p.finalizers, err = b.finalizers.get(ctx, b.c.Now, b.c.Timeout); return err })
 	start("consumers of finalizers and agents", func() (err error) {
 		p.consumers, err = b.consumers.get(ctx, b.c.Now, b.c.Timeout)
 		return err
@@ -156,6 +147,10 @@ func (b *Builder) read(ctx context.Context) parts {
 	start("warnings", func() (err error) { p.warnings, err = b.warnings.get(ctx, b.c.Now, b.c.Timeout); return err })
 	start("storage", func() (err error) { p.storage, err = b.storage.get(ctx, b.c.Now, b.c.Timeout); return err })
 	all.Wait()
+	if b.c.Mirror.UnknownOwners(0).Total > 0 && p.mayBeUnknown() {
+		start("unknown owners", func() (err error) { p.unknown, err = b.unknown.get(ctx, b.c.Now, b.c.Timeout); return err })
+		all.Wait()
+	}
 	slices.SortFunc(p.missing, func(a, b view.Missing) int { return cmp.Compare(a.Part, b.Part) })
 	return p
 }
@@ -185,21 +180,16 @@ func (b *Builder) Overview(ctx context.Context, services []view.Service) *view.O
 	return o
 }
 
-// inUse returns the external finalizers that objects have, ordered by name. The mirror knows those of objects that are
-// being deleted.
+// inUse returns the external finalizers that objects have, ordered by name.
 func (b *Builder) inUse(p parts) []view.FinalizerInUse {
 	byName := map[string]*view.FinalizerInUse{}
-	for _, f := range p.finalizers {
-		byName[f.GetName()] = &view.FinalizerInUse{Name: f.GetName(), Objects: f.GetObjects()}
+	for name, objects := range b.c.Mirror.FinalizersInUse() {
+		byName[name] = &view.FinalizerInUse{Name: name, Objects: objects}
 	}
 	for _, w := range b.c.Mirror.Finalizers(1) {
-		f := byName[w.Name]
-		if f == nil {
-			f = &view.FinalizerInUse{Name: w.Name}
-			byName[w.Name] = f
+		if f := byName[w.Name]; f != nil { // it may have changed since
+			f.Terminating, f.Oldest = w.Total, since(w)
 		}
-		f.Objects, f.Terminating = max(f.Objects, w.Total), w.Total
-		f.Oldest = since(w)
 	}
 	var list []view.FinalizerInUse
 	for name, f := range byName {

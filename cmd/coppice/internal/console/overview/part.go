@@ -10,7 +10,9 @@ import (
 	"github.com/coppice-gc/coppice/client"
 )
 
-// part is a part of an overview that is read from the realm. Callers share what was read within the last interval.
+// part is a part of an overview that is read from the realm. Callers share what was read within the last interval. If a read
+// fails, they receive its error with what was read before, unless that is older than patience or the user may not read it
+// any more.
 type part[T any] struct {
 	interval time.Duration
 	read     func(context.Context) (T, error)
@@ -18,6 +20,7 @@ type part[T any] struct {
 	mu    sync.Mutex
 	at    time.Time
 	was   result[T]
+	known time.Time     // when the value of was was read
 	ready chan struct{} // closed when the read that is in flight has ended; nil if there is none
 }
 
@@ -68,7 +71,14 @@ func (p *part[T]) refresh(ctx context.Context, now func() time.Time, timeout tim
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.was, p.at = r, now()
+	p.at = now()
+	switch {
+	case r.err == nil:
+		p.known = p.at
+	case p.at.Sub(p.known) < patience && !errors.Is(r.err, client.ErrForbidden):
+		r.value = p.was.value
+	}
+	p.was = r
 	close(p.ready)
 	p.ready = nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
@@ -28,7 +29,8 @@ const (
 	Protected      = "Protected"
 )
 
-// patience is how long an object may wait for a program that works before it counts as stuck.
+// patience is how long an object may wait for a program that works before it counts as stuck. What could not be read again
+// counts for as long.
 const patience = 10 * time.Minute
 
 // stuck returns the reasons why objects are not deleted, the oldest first; those of an unknown age come last.
@@ -43,10 +45,10 @@ func (b *Builder) stuck(p parts) []view.Stuck {
 	}
 	all = append(all, b.unknownOwners(p)...)
 	all = append(all, b.protected()...)
-	all = append(all, b.warned(p.warnings, lifecycle.WarnInvalidNamespace, OtherNamespace,
+	all = append(all, b.warned(p.warnings, lifecycle.WarnInvalidNamespace, OtherNamespace, m.OtherNamespace,
 		"%s an owner reference to an object in another namespace: the reference has no effect, and the object is deleted if it has no other owner.",
 		"Name an owner in the same namespace or a cluster-scoped one, or remove the reference.")...)
-	all = append(all, b.warned(p.warnings, lifecycle.WarnUnreachable, Cycle,
+	all = append(all, b.warned(p.warnings, lifecycle.WarnUnreachable, Cycle, m.Unreachable,
 		"%s a warning that objects own each other and nothing else owns any of them: they stay until one of them is deleted.",
 		"Delete one of the objects, or remove its reference. The realm setting unreachableCycles has all such objects deleted.")...)
 	all = append(all, b.parkedWork(p.parked)...)
@@ -101,12 +103,15 @@ func program(c lookup.Consumer, otherwise string) string {
 	return otherwise
 }
 
+// about says what a consumer does, behind the name of the finalizer or agent.
+func about(c lookup.Consumer) string { return strings.TrimPrefix(c.Text(), "no consumer: ") }
+
 func (b *Builder) finalizer(w mirror.Waiting, c lookup.Consumer) []view.Stuck {
 	if !broken(c) && !b.waitsLong(w) {
 		return nil
 	}
 	s := group(w, Finalizer)
-	s.Says = fmt.Sprintf("%s for the finalizer %s. Its consumer: %s.", objects(w.Total, "waits", "wait"), w.Name, c.Text())
+	s.Says = fmt.Sprintf("%s for the finalizer %s: %s.", objects(w.Total, "waits", "wait"), w.Name, about(c))
 	s.Cure = b.programCure(c, w.Oldest[0].Ref, "that answers the finalizer "+w.Name)
 	if broken(c) {
 		s.Cure.Says += " If it no longer exists, remove the finalizer from each object; what the program would have cleaned up stays behind."
@@ -120,7 +125,7 @@ func (b *Builder) agent(w mirror.Waiting, c lookup.Consumer) []view.Stuck {
 		return nil
 	}
 	s := group(w, Agent)
-	s.Says = fmt.Sprintf("%s for the agent of %s. Its consumer: %s.", objects(w.Total, "waits", "wait"), w.Name, c.Text())
+	s.Says = fmt.Sprintf("%s for the agent of %s: %s.", objects(w.Total, "waits", "wait"), w.Name, about(c))
 	s.Cure = b.programCure(c, w.Oldest[0].Ref, "that is the agent of "+w.Name)
 	if broken(c) {
 		s.Cure.Says += " If it no longer exists, delete the objects without it."
@@ -143,23 +148,6 @@ func (b *Builder) programCure(c lookup.Consumer, of view.Ref, role string) view.
 	return view.Cure{Says: "See what " + is + " does: the first object has waited for more than 10 minutes.", Command: b.command("explain %s", of)}
 }
 
-// unknownOwners are shown unless the graph service says that it knows of none: owners that this user may not see are
-// unknown to the mirror alone.
-func (b *Builder) unknownOwners(p parts) []view.Stuck {
-	w := b.c.Mirror.UnknownOwners(maxExamples)
-	isUnknown := func(w *coppicev1.PendingWork) bool { return w.GetType() == "unknown" }
-	if w.Total == 0 || p.status != nil && !slices.ContainsFunc(p.status.GetPending(), isUnknown) {
-		return nil
-	}
-	s := group(w, UnknownOwner)
-	s.Says = objects(w.Total, "names", "name") + " only owners that were never seen. Nothing is deleted because of an unknown owner."
-	s.Cure = view.Cure{
-		Says:    "Import the owners, register their kind, or correct the references. An owner that this user may not see is shown as unknown, too.",
-		Command: b.command("explain %s", w.Oldest[0].Ref),
-	}
-	return []view.Stuck{s}
-}
-
 func (b *Builder) protected() []view.Stuck {
 	w := b.c.Mirror.Protected(maxExamples)
 	if w.Total == 0 {
@@ -174,11 +162,18 @@ func (b *Builder) protected() []view.Stuck {
 	return []view.Stuck{s}
 }
 
-// warned returns the group of the objects that have a warning with a reason and still exist.
-func (b *Builder) warned(all []client.Warning, reason, blocker, says, cure string) []view.Stuck {
+// repeated is the age up to which a warning may still hold: while its reason lasts, it is published every 10 minutes.
+const repeated = 15 * time.Minute
+
+// warned returns the group of the objects that have a warning with a reason that lasts. If the mirror does not know whether
+// it does, the warning must have been repeated.
+func (b *Builder) warned(all []client.Warning, reason, blocker string, lasts func(uid string) mirror.Lasting, says, cure string) []view.Stuck {
 	s := view.Stuck{Blocker: blocker}
 	for _, w := range slices.Backward(newest(all)) { // the oldest first
-		if w.Reason != reason || b.c.Mirror.State(w.UID) == mirror.Absent {
+		if w.Reason != reason {
+			continue
+		}
+		if is := lasts(w.UID); is == mirror.Over || is == mirror.Unsure && b.c.Now().Sub(w.Time) > repeated {
 			continue
 		}
 		if s.Objects++; s.Objects == 1 {

@@ -38,7 +38,7 @@ type History struct {
 	Events []LogEvent `json:"events"`
 	// Complete: there are no older events of the object in the log.
 	Complete bool `json:"complete"`
-	// Before is the sequence before which older events are read.
+	// Before is the revision before which older events are read: the parameter before of the next request.
 	Before uint64 `json:"before,omitempty"`
 	// Skipped are messages of the log that are no commits of the realm.
 	Skipped []uint64  `json:"skipped"`

@@ -8,11 +8,15 @@ type Overview struct {
 	Revision uint64    `json:"revision"`
 	Time     time.Time `json:"time"`
 	// Loading: the objects of the realm are still being read, and what is below counts those that have been.
-	Loading     bool   `json:"loading,omitempty"`
+	Loading bool `json:"loading,omitempty"`
+	// Partial: the user may not get all objects of the realm, and what is below is about those that it may get.
+	Partial     bool   `json:"partial,omitempty"`
 	Objects     uint64 `json:"objects"`
 	Terminating uint64 `json:"terminating"`
 	// Garbage counts the objects that are not being deleted yet, and whose owners are all gone.
 	Garbage uint64 `json:"garbage"`
+	// Writer is the graph service that writes the realm, as it names itself; empty if there is none, or if that is not known.
+	Writer string `json:"writer,omitempty"`
 	// Paused: the realm was restored, and deletes nothing until it is resumed.
 	Paused bool `json:"paused,omitempty"`
 	// Deletions are in progress, those with the most objects first; at most 20 of DeletionsTotal.
@@ -59,7 +63,7 @@ type Deletion struct {
 
 // Stuck is a reason why objects are not deleted.
 type Stuck struct {
-	// Blocker is Finalizer, Agent, UnknownOwner, OtherNamespace, Cycle, Parked, Paused, Brake or Protected.
+	// Blocker is Writer, if no graph service writes the realm, or Finalizer, Agent, UnknownOwner, OtherNamespace, Cycle, Parked, Paused, Brake or Protected.
 	Blocker string `json:"blocker"`
 	// Subject is the finalizer, the kind of the agent or brake, or empty.
 	Subject string `json:"subject,omitempty"`
@@ -116,8 +120,6 @@ type Service struct {
 	Ready   bool   `json:"ready"`
 	// Waiting is what it waits for, or why its health cannot be read.
 	Waiting string `json:"waiting,omitempty"`
-	// Writer: it writes the realm.
-	Writer bool `json:"writer,omitempty"`
 	// Revision is the revision of the realm that a graph service has reached; 0 for other services.
 	Revision uint64 `json:"revision,omitempty"`
 	// Lag is how many revisions it is behind the graph service that has reached the highest.
