@@ -42,6 +42,7 @@ export class Fixtures {
       revision: 48_211,
       time: this.ago(0),
       objects: 12_408,
+      writer: "graph-1",
       terminating: 0,
       garbage: 0,
       deletions: [],
@@ -52,7 +53,7 @@ export class Fixtures {
       warnings: [],
       warningsTotal: 0,
       services: [
-        { name: "graph-1", address: "http://10.0.0.11:9440", ready: true, writer: true, revision: 48_211 },
+        { name: "graph-1", address: "http://10.0.0.11:9440", ready: true, revision: 48_211 },
         { name: "graph-2", address: "http://10.0.0.12:9440", ready: true, revision: 48_211 },
       ],
       storage: { logBytes: 48_211_004, stateBytes: 91_220_114, archiveBytes: 0, archived: false, diskBytes: 107_374_182_400, diskFreeBytes: 81_000_000_000 },
@@ -135,7 +136,7 @@ export class Fixtures {
       ],
       warningsTotal: 9,
       services: [
-        { name: "graph-1", address: "http://10.0.0.11:9440", ready: true, writer: true, revision: 48_930 },
+        { name: "graph-1", address: "http://10.0.0.11:9440", ready: true, revision: 48_930 },
         { name: "graph-2", address: "http://10.0.0.12:9440", ready: true, revision: 48_918, lag: 12 },
         { name: "processor-1", address: "http://10.0.0.13:9440", ready: true },
         { name: "finalizers-1", address: "http://10.0.0.14:9440", ready: false, waiting: "cannot be reached: connection refused" },
@@ -150,7 +151,7 @@ export class Fixtures {
         diskFreeBytes: 9_900_000_000,
         cutWaits: "the archive has not copied commits 40,112 to 48,930",
       },
-      missing: [{ part: "consumers", why: "the finalizers service does not answer; start one, or wait until it is ready" }],
+      missing: [{ part: "consumers of finalizers and agents", why: "the finalizers service does not answer; start one, or wait until it is ready" }],
     };
   }
 

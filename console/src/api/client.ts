@@ -18,19 +18,29 @@ export function failureOf(error: unknown): Failure {
   return error instanceof Failed ? error.failure : { reason: "Internal", message: `The page failed: ${String(error)}. Reload it.` };
 }
 
+/** Options are those of a request. */
+export interface Options {
+  signal?: AbortSignal | undefined;
+  /** background: the page sends the request by itself, not for its user. Such a request does not keep an idle session alive. */
+  background?: boolean | undefined;
+}
+
 /** Client sends requests. It reports when the session has ended. */
 export class Client {
   csrf = "";
   onSignedOut: () => void = () => undefined;
 
   /** send sends a request, and returns status and body of the reply, whatever they are. */
-  async send(method: string, at: string, body?: unknown, signal?: AbortSignal): Promise<{ status: number; body: unknown }> {
+  async send(method: string, at: string, body?: unknown, { signal, background }: Options = {}): Promise<{ status: number; body: unknown }> {
     const headers: Record<string, string> = { Accept: "application/json" };
     if (body !== undefined) {
       headers["Content-Type"] = "application/json";
     }
     if (method !== "GET" && this.csrf !== "") {
       headers["Coppice-CSRF"] = this.csrf;
+    }
+    if (background) {
+      headers["Coppice-Background"] = "1";
     }
     let status = 0;
     try {
@@ -57,8 +67,8 @@ export class Client {
   }
 
   /** call is send for requests whose failure is an error. */
-  async call(method: string, at: string, body?: unknown, signal?: AbortSignal): Promise<unknown> {
-    const reply = await this.send(method, at, body, signal);
+  async call(method: string, at: string, body?: unknown, options?: Options): Promise<unknown> {
+    const reply = await this.send(method, at, body, options);
     if (reply.status >= 200 && reply.status < 300) {
       return reply.body;
     }
@@ -71,34 +81,34 @@ export class Client {
     throw new Failed(failure, reply.status);
   }
 
-  private async get(at: string, signal?: AbortSignal): Promise<unknown> {
-    return this.call("GET", at, undefined, signal);
+  private async get(at: string, options?: Options): Promise<unknown> {
+    return this.call("GET", at, undefined, options);
   }
 
-  async overview(realm: string, signal?: AbortSignal): Promise<Overview> {
-    return (await this.get(path("api", "realms", realm, "overview"), signal)) as Overview;
+  async overview(realm: string, options?: Options): Promise<Overview> {
+    return (await this.get(path("api", "realms", realm, "overview"), options)) as Overview;
   }
 
-  async kinds(realm: string, signal?: AbortSignal): Promise<Kind[]> {
-    return ((await this.get(path("api", "realms", realm, "kinds"), signal)) as Kind[] | null) ?? [];
+  async kinds(realm: string, options?: Options): Promise<Kind[]> {
+    return ((await this.get(path("api", "realms", realm, "kinds"), options)) as Kind[] | null) ?? [];
   }
 
-  async object(realm: string, object: Ref, reveal: boolean, signal?: AbortSignal): Promise<ObjectPage> {
+  async object(realm: string, object: Ref, reveal: boolean, options?: Options): Promise<ObjectPage> {
     const at = path("api", "realms", realm, "objects", ...objectParts(object));
-    return (await this.get(at + query({ uid: object.uid, reveal: reveal ? "true" : undefined }), signal)) as ObjectPage;
+    return (await this.get(at + query({ uid: object.uid, reveal: reveal ? "true" : undefined }), options)) as ObjectPage;
   }
 
-  async family(realm: string, uid: string, from: number, signal?: AbortSignal): Promise<Family> {
-    return (await this.get(path("api", "realms", realm, "family") + query({ uid, from: from || undefined }), signal)) as Family;
+  async family(realm: string, uid: string, from: number, options?: Options): Promise<Family> {
+    return (await this.get(path("api", "realms", realm, "family") + query({ uid, from: from || undefined }), options)) as Family;
   }
 
-  async search(realm: string, q: string, signal?: AbortSignal): Promise<Found> {
-    return (await this.get(path("api", "realms", realm, "search") + query({ q }), signal)) as Found;
+  async search(realm: string, q: string, options?: Options): Promise<Found> {
+    return (await this.get(path("api", "realms", realm, "search") + query({ q }), options)) as Found;
   }
 
-  async history(realm: string, object: Ref, before?: number, signal?: AbortSignal): Promise<History> {
+  async history(realm: string, object: Ref, before?: number, options?: Options): Promise<History> {
     const { uid, resource, namespace, name } = object;
-    return (await this.get(path("api", "realms", realm, "history") + query({ uid, resource, namespace, name, before }), signal)) as History;
+    return (await this.get(path("api", "realms", realm, "history") + query({ uid, resource, namespace, name, before }), options)) as History;
   }
 }
 

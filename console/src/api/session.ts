@@ -68,7 +68,7 @@ export class Sessions {
 
   /** check finds out whether the session still exists, as after a WebSocket was closed. */
   async check(): Promise<void> {
-    const reply = await this.client.send("GET", "/api/session");
+    const reply = await this.client.send("GET", "/api/session", undefined, { background: true });
     if (reply.status === 401 && this.state.value.is === "in") {
       this.leave(reply.body as Ways, true);
     }

@@ -32,9 +32,11 @@ export interface Overview {
   revision: number;
   time: string;
   loading?: boolean;
+  partial?: boolean;
   objects: number;
   terminating: number;
   garbage: number;
+  writer?: string;
   paused?: boolean;
   deletions: Deletion[] | null;
   deletionsTotal: number;
@@ -172,7 +174,6 @@ export interface Service {
   address: string;
   ready: boolean;
   waiting?: string;
-  writer?: boolean;
   revision?: number;
   lag?: number;
 }

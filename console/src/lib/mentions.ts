@@ -26,7 +26,12 @@ export function objectOf(text: string, namespace: string | undefined, kinds: rea
   return { resource: kind.resource, name, ...(kind.namespaced && namespace ? { namespace } : {}), ...(uid ? { uid } : {}) };
 }
 
-const mention = /([A-Za-z0-9][A-Za-z0-9.-]*\/[^\s,;()"']*[^\s,;:.()"'])(?: \(([^\s()]+)\))?/g;
+// A mention is a word of its own, without the punctuation around it. A word that goes on behind that is no mention, since the name in
+// it would be cut: no link is better than one to another object.
+const mention = /(?<=(?:^|\s)["'([]*)([A-Za-z0-9][A-Za-z0-9.-]*\/[^\s,;()"']*[^\s,;:.()"'])(?=[,;:.!?"')\]]*(?:\s|$))(?: \(([^\s()]+)\))?/g;
+
+/** classes are those of owners, which stand in parentheses behind their names as namespaces do. */
+const classes = ["solid", "waiting", "dangling", "unknown"];
 
 /** pieces finds the objects that a text mentions. "pods/a (shop)" is in the namespace shop, others are in the one that is given. */
 export function pieces(text: string, namespace: string | undefined, kinds: readonly Kind[]): Piece[] {
@@ -34,7 +39,7 @@ export function pieces(text: string, namespace: string | undefined, kinds: reado
   let end = 0;
   for (const match of text.matchAll(mention)) {
     const [, name = "", other] = match;
-    const object = objectOf(name, other ?? namespace, kinds);
+    const object = objectOf(name, other === undefined || classes.includes(other) ? namespace : other, kinds);
     if (object !== undefined) {
       found.push(text.slice(end, match.index), { text: name, object });
       end = match.index + name.length;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { visible, visibleLines } from "./text.ts";
+import { sentence, visible, visibleLines } from "./text.ts";
 
 test("characters that are not seen are escaped", () => {
   expect(visible("photo\u202Egnp.exe")).toBe("photo\\u{202e}gnp.exe");
@@ -16,4 +16,8 @@ test("other texts stay", () => {
 
 test("lines stay in texts of several lines", () => {
   expect(visibleLines("a:\n\tb: \u202Ec\r\n")).toBe("a:\n\tb: \\u{202e}c\\u{000d}\n");
+});
+
+test("errors of the server are sentences", () => {
+  expect(["no reply within 5s", "Too many.", "", "why?"].map(sentence)).toEqual(["No reply within 5s.", "Too many.", "", "Why?"]);
 });

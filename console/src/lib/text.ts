@@ -15,3 +15,9 @@ export function visible(text: string): string {
 export function visibleLines(text: string): string {
   return text.replace(hidden, (c) => (c === "\n" || c === "\t" ? c : escaped(c)));
 }
+
+/** sentence returns an error of the server, which begins with a small letter and has no full stop, as a sentence. */
+export function sentence(text: string): string {
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return first === "" || /[.!?]$/.test(first) ? first : `${first}.`;
+}

@@ -71,7 +71,7 @@ function Form() {
       return;
     }
     if (file.size > 64 * 1024) {
-      setFailure({ reason: "Invalid", message: `${file.name} has more than 64 KiB and is no credentials file. Choose another file.` });
+      setFailure({ reason: "Invalid", message: `The file ${file.name} has more than 64 KiB and is no credentials file. Choose another file.` });
       return;
     }
     file.text().then(setCredentials, () => setFailure({ reason: "Invalid", message: `${file.name} could not be read. Paste its text instead.` }));

@@ -27,7 +27,7 @@ export function Search({ realm }: { realm: string }) {
     }
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      client.search(realm, q, abort.signal).then(
+      client.search(realm, q, { signal: abort.signal }).then(
         (found) => {
           setFound({ q, found });
           setActive((found.matches ?? []).length > 0 ? 0 : -1);
@@ -98,6 +98,7 @@ export function Search({ realm }: { realm: string }) {
         aria-activedescendant={shown && active >= 0 ? `${id}-${active}` : undefined}
         aria-keyshortcuts="/"
         autocomplete="off"
+        autocapitalize="none"
         spellcheck={false}
         placeholder="Search objects"
         value={text}
@@ -119,7 +120,7 @@ export function Search({ realm }: { realm: string }) {
               <span class="match">
                 <span class="match-name">{visible(nameOf(match))}</span>
                 {match.namespace !== undefined && <In namespace={match.namespace} />}
-              </span>
+              </span>{" "}
               <StateMark state={match.state} />
             </div>
           ))}
@@ -141,7 +142,7 @@ function note(q: string, { q: of, found, says }: { q: string; found?: Found; say
   }
   const parts = [];
   if ((found?.matches ?? []).length === 0 && of === q) {
-    parts.push("No object has this in its name.");
+    parts.push("No object matches.");
   }
   if (found?.more) {
     parts.push("More objects match: type more of the name.");

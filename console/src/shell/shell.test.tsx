@@ -42,7 +42,7 @@ test("a search without matches says so, and so does one that fails", async () =>
   const field = await screen.findByRole("combobox", { name: "Search objects" });
   field.focus();
   fireEvent.input(field, { target: { value: "zzz" } });
-  await screen.findByText(/No object has this in its name/);
+  await screen.findByText(/No object matches/);
   tab.answer = () => [503, { reason: "Unavailable", message: "No graph service answers." }];
   fireEvent.input(field, { target: { value: "zz" } });
   await screen.findByText("The search failed: No graph service answers.");

@@ -14,7 +14,7 @@ const kinds = signal<{ realm: string; list: Kind[] }>({ realm: "", list: [] });
 export function useKinds(realm: string): void {
   useEffect(() => {
     const abort = new AbortController();
-    client.kinds(realm, abort.signal).then(
+    client.kinds(realm, { signal: abort.signal }).then(
       (list) => (kinds.value = { realm, list }),
       () => undefined,
     );
@@ -24,6 +24,11 @@ export function useKinds(realm: string): void {
 
 const kindsOf = (realm: string): Kind[] => (kinds.value.realm === realm ? kinds.value.list : []);
 
+/** same returns whether two references have the same name: the uid of one may not be known. */
+function same(a: Ref | undefined, b: Ref): boolean {
+  return a !== undefined && nameOf(a) === nameOf(b) && a.namespace === b.namespace;
+}
+
 /** Mentions shows a text of the server, in which the names of objects are links, except that of the object whose page it is: self. */
 export function Mentions({ realm, namespace, text, self }: { realm: string; namespace: string | undefined; text: string; self?: Ref | undefined }) {
   return (
@@ -31,7 +36,7 @@ export function Mentions({ realm, namespace, text, self }: { realm: string; name
       {pieces(text, namespace, kindsOf(realm)).map((piece, i) =>
         typeof piece === "string" ? (
           visible(piece)
-        ) : self !== undefined && nameOf(self) === nameOf(piece.object) && self.namespace === piece.object.namespace ? (
+        ) : same(self, piece.object) ? (
           visible(piece.text)
         ) : (
           <Link key={i} href={objectPath(realm, piece.object)}>
@@ -43,8 +48,8 @@ export function Mentions({ realm, namespace, text, self }: { realm: string; name
   );
 }
 
-/** Named shows an object that a text such as "pods/a" names. */
-export function Named({ realm, namespace, text, uid }: { realm: string; namespace: string | undefined; text: string; uid?: string | undefined }) {
+/** Named shows an object that a text such as "pods/a" names: as a link, except to the object whose page it is. */
+export function Named({ realm, namespace, text, uid, self }: { realm: string; namespace: string | undefined; text: string; uid?: string | undefined; self?: Ref | undefined }) {
   const object = objectOf(text, namespace, kindsOf(realm), uid);
-  return object === undefined ? <>{visible(text)}</> : <Link href={objectPath(realm, object)}>{visible(text)}</Link>;
+  return object === undefined || same(self, object) ? <>{visible(text)}</> : <Link href={objectPath(realm, object)}>{visible(text)}</Link>;
 }

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Failure, Missing, Ref } from "../api/types.ts";
 import { objectPath } from "../lib/paths.ts";
-import { visible } from "../lib/text.ts";
+import { sentence, visible } from "../lib/text.ts";
 import { absolute, duration, now, relative } from "../lib/time.ts";
 import { Icon, type IconName } from "./icons.tsx";
 import { Link } from "./link.tsx";
@@ -100,7 +100,7 @@ export function Problem({ failure, what, again }: { failure: Failure; what: stri
   return (
     <Notice tone="bad" role="alert">
       <p>
-        <strong>{what}</strong> {visible(failure.message)}
+        <strong>{what}</strong> {visible(sentence(failure.message))}
       </p>
       {again !== undefined && (
         <button type="button" onClick={again}>

@@ -14,9 +14,9 @@ export interface Column<T> {
 
 /**
  * Table is a table that becomes a list of rows in a narrow window. Its roles are written out, because browsers drop those of table
- * elements that are displayed in another way.
+ * elements that are displayed in another way. A note belongs to the main cell; with wideNotes it takes the width of the row.
  */
-export function Table<T>({ label, rows, rowKey, columns, note }: { label: string; rows: readonly T[]; rowKey: (row: T) => string; columns: Column<T>[]; note?: (row: T) => ComponentChildren }) {
+export function Table<T>({ label, rows, rowKey, columns, note, wideNotes = false }: { label: string; rows: readonly T[]; rowKey: (row: T) => string; columns: Column<T>[]; note?: (row: T) => ComponentChildren; wideNotes?: boolean }) {
   const template = columns.map((c) => `minmax(0, ${c.width.replace("%", "fr")})`).join(" ");
   return (
     <div role="table" aria-label={label} class="table" style={{ "--columns": template }}>
@@ -32,8 +32,8 @@ export function Table<T>({ label, rows, rowKey, columns, note }: { label: string
         return (
           <div key={rowKey(row)} role="row" class="row">
             {columns.map((c) => (
-              <span key={c.head} role="cell" class={[c.main && "main-cell", c.numeric && "numeric", c.full && "full-cell"].filter(Boolean).join(" ")} data-head={c.head}>
-                {c.cell(row)}
+              <span key={c.head} role="cell" class={[c.main && "main-cell", c.main && wideNotes && "wide-note", c.numeric && "numeric", c.full && "full-cell"].filter(Boolean).join(" ")} data-head={c.head}>
+                {c.main ? <span>{c.cell(row)}</span> : c.cell(row)}
                 {c.main && says !== undefined && <span class="row-note">{says}</span>}
               </span>
             ))}

@@ -29,8 +29,8 @@ export function Calls({ e }: PartProps) {
               <li key={f.name}>
                 <p class="call-name">
                   <strong>{visible(f.name)}</strong>
-                  {f.builtIn && <span class="tag">built in</span>}
-                  {f.consumer !== undefined && f.consumer !== "" && <StateMark state={f.consumer} />}
+                  {f.builtIn && <> <span class="tag">built in</span></>}
+                  {f.consumer !== undefined && f.consumer !== "" && <> <StateMark state={f.consumer} /></>}
                 </p>
                 <Call call={f}>
                   {f.since !== undefined && (

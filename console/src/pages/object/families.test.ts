@@ -21,10 +21,21 @@ test("dependents are read in parts, and all of those again after a change", asyn
   read.mockClear();
   families.refresh([set]);
   await waitFor(() => expect(read.mock.calls).toEqual([
-    [set, 0],
-    [set, 200],
+    [set, 0, true],
+    [set, 200, true],
   ]));
   expect(known()).toBe(361);
+});
+
+test("an object that was removed keeps what was read of it", async () => {
+  let reads = 0;
+  const families = new Families((uid, from) => (reads++ === 0 ? Promise.resolve(f.family(uid, from)) : Promise.reject(new Failed({ reason: "NotFound", message: "no such object" }, 404))));
+  families.open(set);
+  await waitFor(() => expect(families.branches.value.get(set)).toBeDefined());
+  const before = families.branches.value;
+  families.refresh([set]);
+  await waitFor(() => expect(families.branches.value).not.toBe(before));
+  expect(families.branches.value.get(set)).toBe(before.get(set));
 });
 
 test("a failure keeps what was read", async () => {

@@ -9,7 +9,7 @@ export class Families {
   private readonly reading = new Map<string, number>();
   private turn = 0;
 
-  constructor(private readonly read: (uid: string, from: number) => Promise<Family>) {}
+  constructor(private readonly read: (uid: string, from: number, background: boolean) => Promise<Family>) {}
 
   /** open reads an object's relatives, unless they are known. */
   open(uid: string): void {
@@ -28,30 +28,37 @@ export class Families {
     void this.load(uid, 1);
   }
 
-  /** refresh reads again what is known of the objects that are shown. The rows stay until it is read. */
-  refresh(shown: readonly string[]): void {
-    for (const uid of shown) {
-      void this.load(uid, Math.max(1, this.branches.value.get(uid)?.dependents.length ?? 0));
+  /** refresh reads again what is known of objects, for the page itself. Their rows stay until it is read. */
+  refresh(uids: Iterable<string>): void {
+    for (const uid of uids) {
+      void this.load(uid, Math.max(1, this.branches.value.get(uid)?.dependents.length ?? 0), true);
     }
   }
 
   /** load reads dependents until it has at least a number of them. A later load of the same object replaces it. */
-  private async load(uid: string, wanted: number): Promise<void> {
+  private async load(uid: string, wanted: number, background = false): Promise<void> {
     const turn = ++this.turn;
     this.reading.set(uid, turn);
     let branch: Branch;
     try {
-      let family = await this.read(uid, 0);
+      let family = await this.read(uid, 0, background);
       const first = family;
       const dependents = [...(family.dependents ?? [])];
       while (dependents.length < wanted && dependents.length < family.total && (family.dependents ?? []).length > 0) {
-        family = await this.read(uid, dependents.length);
+        family = await this.read(uid, dependents.length, background);
         dependents.push(...(family.dependents ?? []));
       }
       branch = { family: { ...first, total: family.total }, dependents };
     } catch (error) {
+      const failure = failureOf(error);
       const before = this.branches.value.get(uid);
-      branch = before?.family === undefined ? { dependents: [], failure: failureOf(error) } : { ...before, failure: failureOf(error) };
+      if (before?.family === undefined) {
+        branch = { dependents: [], failure };
+      } else if (failure.reason === "NotFound") {
+        branch = before; // the object was removed: the page, or the row above, says so when it is read again
+      } else {
+        branch = { ...before, failure };
+      }
     }
     if (this.reading.get(uid) === turn) {
       this.reading.delete(uid);

@@ -1,8 +1,8 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { client } from "../../app.ts";
 import { failureOf } from "../../api/client.ts";
 import type { Failure, History, LogEvent, Ref } from "../../api/types.ts";
-import { count } from "../../lib/numbers.ts";
+import { count, of } from "../../lib/numbers.ts";
 import { visible } from "../../lib/text.ts";
 import { absolute, clock, date, now, relative } from "../../lib/time.ts";
 import { Icon, type IconName } from "../../ui/icons.tsx";
@@ -18,15 +18,18 @@ export function HistoryList({ realm, object, changes }: { realm: string; object:
   const [failure, setFailure] = useState<Failure>();
   const [busy, setBusy] = useState(false);
   const [tries, setTries] = useState(0);
+  const read = useRef(changes);
   useEffect(() => {
     let current = true;
+    const background = read.current !== changes;
+    read.current = changes;
     const ref: Ref = { resource, name, ...(namespace === undefined ? {} : { namespace }), ...(uid === undefined ? {} : { uid }) };
-    client.history(realm, ref).then(
-      (read) => {
+    client.history(realm, ref, undefined, { background }).then(
+      (page) => {
         if (current) {
-          setPage(read);
+          setPage(page);
           setFailure(undefined);
-          setKnown((before) => newest(before, read));
+          setKnown((before) => newest(before, page));
         }
       },
       (error: unknown) => {
@@ -52,7 +55,7 @@ export function HistoryList({ realm, object, changes }: { realm: string; object:
   const skipped = page?.skipped ?? [];
   const before = known?.before;
   return (
-    <Section id="history" title="History" aside={known?.complete ? `${count(known.events.length)} events` : undefined}>
+    <Section id="history" title="History" aside={known?.complete ? of(known.events.length, "event") : undefined}>
       {failure !== undefined && <Problem what="The history could not be read." failure={failure} again={() => setTries(tries + 1)} />}
       <MissingParts missing={page?.missing ?? null} />
       {known === undefined ? (
@@ -73,8 +76,8 @@ export function HistoryList({ realm, object, changes }: { realm: string; object:
       )}
       {skipped.length > 0 && (
         <p class="dim">
-          {count(skipped.length)} {skipped.length === 1 ? "message" : "messages"} of the log ({skipped.slice(0, 5).join(", ")}
-          {skipped.length > 5 && ", …"}) are no commits of the realm, and have no effect.
+          {of(skipped.length, "message")} of the log ({skipped.slice(0, 5).join(", ")}
+          {skipped.length > 5 && ", …"}) {skipped.length === 1 ? "is no commit of the realm, and has" : "are no commits of the realm, and have"} no effect.
         </p>
       )}
     </Section>

@@ -2,10 +2,12 @@ import { act, fireEvent, screen, waitFor, within } from "@testing-library/preact
 import { expect, test } from "vitest";
 import { Fixtures } from "../../../dev/fixtures.ts";
 import { FakeSocket, Tab } from "../../../dev/tab.tsx";
+import { live } from "../../app.ts";
 import { objectPath } from "../../lib/paths.ts";
 
 const f = new Fixtures(Date.now());
 const url = objectPath("default", f.web);
+const set = "7d400000-0000-4000-8000-000000000000";
 const section = (name: string) => screen.findByRole("region", { name });
 const row = (name: RegExp) => screen.findByRole("treeitem", { name });
 const press = (key: string) => fireEvent.keyDown(document.activeElement ?? document.body, { key });
@@ -20,6 +22,8 @@ test("why an object is not deleted", async () => {
   expect(finalizers.textContent).toContain("parked: it is not tried again by itself");
   expect(finalizers.textContent).toContain("5 attempts");
   expect(finalizers.textContent).toContain("dial tcp 10.1.2.3:443: i/o timeout");
+  expect(finalizers.textContent).toContain("foregroundDeletion built in");
+  expect(within(why).getByRole("region", { name: "Owner references" }).textContent).toContain("buckets.storage.example.com/assets controller blocking solid: the owner exists");
   const blocker = within(within(why).getByRole("region", { name: "Blocked by" })).getByRole("link", { name: "pods/web-7d4-x" });
   expect(blocker.getAttribute("href")).toBe(objectPath("default", f.pod));
 });
@@ -68,18 +72,45 @@ test("a change is shown, and open rows and the focus stay", async () => {
   pod.focus();
   await act(() => FakeSocket.last.open());
   const ask = FakeSocket.last.askOf("Object");
-  expect(ask).toMatchObject({ realm: "default", uid: f.web.uid });
+  expect(ask).toMatchObject({ realm: "default", uid: set });
+  const page = FakeSocket.last.asks.find((of) => of.uid === f.web.uid);
+  expect(page).toMatchObject({ realm: "default", view: "Object" });
   const answer = tab.answer;
   tab.answer = (request) => {
     const [status, body] = answer(request);
     return request.url.pathname.includes("/objects/") ? [status, { ...(body as object), revision: 60_000 }] : [status, body];
   };
-  await act(() => FakeSocket.last.news({ id: ask?.id ?? 0, changed: true }));
+  const before = tab.requests.length;
+  await act(() => FakeSocket.last.news({ id: page?.id ?? 0, changed: true }));
   await screen.findByText("60,000");
   expect(document.activeElement).toBe(pod);
   expect(pod.isConnected).toBe(true);
-  await waitFor(() => expect(tab.sent("/api/realms/default/family").filter((r) => r.url.searchParams.get("uid")?.startsWith("7d4"))).toHaveLength(2));
+  const families = () => tab.requests.slice(before).filter((r) => r.url.pathname.endsWith("/family")).map((r) => r.url.searchParams.get("uid"));
+  await waitFor(() => expect(families()).toEqual([f.web.uid]));
+  await act(() => FakeSocket.last.news({ id: ask?.id ?? 0, changed: true }));
+  await waitFor(() => expect(families()).toEqual([f.web.uid, f.web.uid, set]));
+  await waitFor(() => expect(tab.requests.slice(before).some((r) => r.url.pathname.endsWith("/history"))).toBe(true));
+  expect(tab.requests.slice(before).map((r) => r.headers.get("Coppice-Background"))).toEqual(tab.requests.slice(before).map(() => "1"));
   expect(screen.getByRole("treeitem", { name: /pods\/web-7d4-x/ })).toBe(pod);
+});
+
+test("only what the page reads by itself is in the background", async () => {
+  const tab = new Tab();
+  tab.open(url);
+  const history = await section("History");
+  await within(history).findByText("OwnerReferencesRemoved");
+  await row(/web-7d4/);
+  fireEvent.click(within(history).getByRole("button", { name: "Show older events" }));
+  await within(history).findByText("ObjectCreated");
+  expect(tab.requests.filter((r) => r.headers.has("Coppice-Background"))).toEqual([]);
+  await act(() => FakeSocket.last.open());
+  const before = tab.requests.length;
+  await act(() => FakeSocket.last.drop());
+  await act(() => live.now());
+  await act(() => FakeSocket.last.open());
+  const paths = () => new Set(tab.requests.slice(before).filter((r) => r.headers.get("Coppice-Background") === "1").map((r) => r.url.pathname.split("/")[4] ?? "session"));
+  await waitFor(() => expect(paths()).toEqual(new Set(["session", "objects", "history", "family"])));
+  expect(tab.requests.slice(before).filter((r) => !r.headers.has("Coppice-Background"))).toEqual([]);
 });
 
 test("history has causes, and older events on demand", async () => {
@@ -105,6 +136,21 @@ test("values of a Secret are asked for", async () => {
   await within(manifest).findByText(/aHVudGVyMg==/);
   fireEvent.click(within(manifest).getByRole("button", { name: "Hide values" }));
   await within(manifest).findByText(/not shown/);
+});
+
+test("values of a Secret are hidden at once", async () => {
+  const tab = new Tab();
+  tab.open("/r/default/o/secrets/shop/tls");
+  const answer = tab.answer;
+  fireEvent.click(await screen.findByRole("button", { name: "Show values" }));
+  await screen.findByText(/aHVudGVyMg==/);
+  tab.answer = (request) => (request.url.pathname.includes("/objects/") ? [503, { reason: "Unavailable", message: "no reply" }] : answer(request));
+  fireEvent.click(screen.getByRole("button", { name: "Hide values" }));
+  await screen.findByText(/The values are hidden/);
+  expect(screen.queryByText(/aHVudGVyMg==/)).toBeNull();
+  tab.answer = answer;
+  fireEvent.click(await screen.findByRole("button", { name: "Try again" }));
+  await screen.findByRole("button", { name: "Show values" });
 });
 
 test("what is known of a removed object", async () => {

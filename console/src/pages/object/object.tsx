@@ -4,7 +4,7 @@ import type { Failure, ObjectPage, Ref } from "../../api/types.ts";
 import { count } from "../../lib/numbers.ts";
 import { nameOf, overviewPath } from "../../lib/paths.ts";
 import { useRead } from "../../lib/read.ts";
-import { visible, visibleLines } from "../../lib/text.ts";
+import { sentence, visible, visibleLines } from "../../lib/text.ts";
 import { Throttle } from "../../lib/throttle.ts";
 import { Link } from "../../ui/link.tsx";
 import { useKinds } from "../../ui/mentions.tsx";
@@ -23,18 +23,19 @@ const pause = 500;
 export function ObjectView({ realm, object }: { realm: string; object: Ref }) {
   useKinds(realm);
   const [reveal, setReveal] = useState(false);
-  const read = useRead(`object ${realm} ${nameOf(object)}`, (signal) => client.object(realm, object, reveal, signal));
-  const { again } = read;
+  const read = useRead(`object ${realm} ${nameOf(object)}`, async (options) => ({ page: await client.object(realm, object, reveal, options), revealed: reveal }));
+  const { again, refresh } = read;
   const [changes, setChanges] = useState(0);
-  const page = read.data;
+  const page = read.data?.page;
+  const revealed = read.data?.revealed === true;
   const uid = page?.uid ?? object.uid;
   const throttle = useMemo(
     () =>
       new Throttle(pause, () => {
-        again();
+        refresh();
         setChanges((n) => n + 1);
       }),
-    [again],
+    [refresh],
   );
   useEffect(() => () => throttle.stop(), [throttle]);
   const [stopped, setStopped] = useState<Failure>();
@@ -74,7 +75,7 @@ export function ObjectView({ realm, object }: { realm: string; object: Ref }) {
             {uid !== undefined && page.state !== "Removed" && <Tree realm={realm} uid={uid} namespace={page.namespace} changes={changes} />}
             <HistoryList realm={realm} object={{ ...object, ...(uid === undefined ? {} : { uid }) }} changes={changes} />
           </div>
-          {page.manifest !== undefined && page.manifest !== "" && <Manifest page={page} revealed={reveal} reveal={setReveal} />}
+          {page.manifest !== undefined && page.manifest !== "" && <Manifest page={page} revealed={revealed} wanted={reveal} reveal={setReveal} />}
           <ExplainText text={page.text} />
         </>
       )}
@@ -172,7 +173,7 @@ function NotShown({ realm, object, failure, again }: { realm: string; object: Re
   }
   return (
     <>
-      <p>{visible(failure.message)}</p>
+      <p>{visible(sentence(failure.message))}</p>
       <p>
         Neither the realm <Link href={overviewPath(realm)}>{visible(realm)}</Link> nor its log has an object <strong>{name}</strong>
         {object.namespace !== undefined && ` in the namespace ${visible(object.namespace)}`}

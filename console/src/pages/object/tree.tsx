@@ -1,15 +1,20 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import { client } from "../../app.ts";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { client, live } from "../../app.ts";
 import { count, of } from "../../lib/numbers.ts";
 import { go, replace } from "../../lib/go.ts";
 import { objectPath } from "../../lib/paths.ts";
 import { visible } from "../../lib/text.ts";
+import { Throttle } from "../../lib/throttle.ts";
 import { Icon } from "../../ui/icons.tsx";
 import { Link } from "../../ui/link.tsx";
 import { In, Loading, Notice, Problem, Section } from "../../ui/parts.tsx";
 import { StateMark } from "../../ui/state.tsx";
 import { Families } from "./families.ts";
+import { Following, above, mostFollowed, openIn } from "./follow.ts";
 import { type Row, moveOf, rowsOf } from "./rows.ts";
+
+/** What changes is read again at most that often, in ms. */
+const pause = 500;
 
 /** What the URL has at most of the rows that are open, so that it stays short enough to be sent. */
 const remembered = 30;
@@ -26,22 +31,16 @@ function remember(expanded: ReadonlySet<string>): void {
   replace(`${location.pathname}?${params.toString()}`);
 }
 
-/** Tree shows owners and dependents of an object. changes counts the changes after which they are read again. */
+/**
+ * Tree shows owners and dependents of an object. changes counts the changes of the object after which they are read again. The tree
+ * follows the objects of open rows itself.
+ */
 export function Tree({ realm, uid, namespace, changes }: { realm: string; uid: string; namespace: string | undefined; changes: number }) {
-  const [families] = useState(() => new Families((of, from) => client.family(realm, of, from)));
+  const [families] = useState(() => new Families((of, from, background) => client.family(realm, of, from, { background })));
   const [expanded, setExpanded] = useState(() => expandedIn(location.search));
   const branches = families.branches.value;
   const rows = rowsOf(uid, branches, expanded);
-  const shown = useRef<string[]>([]);
-  shown.current = [uid, ...new Set(rows.flatMap((r) => (r.expanded === true && r.shows.is === "object" && r.shows.object.uid !== undefined ? [r.shows.object.uid] : [])))];
-  // Rows that the URL names are read when the rows above them are.
-  const needed = shown.current.join(" ");
-  useEffect(() => needed.split(" ").forEach((of) => families.open(of)), [families, needed]);
-  useEffect(() => {
-    if (changes > 0) {
-      families.refresh(shown.current);
-    }
-  }, [families, changes]);
+  useNews(realm, uid, families, rows, changes);
 
   const toggle = (row: Row) => {
     const next = new Set(expanded);
@@ -63,6 +62,52 @@ export function Tree({ realm, uid, namespace, changes }: { realm: string; uid: s
       {root === undefined ? <Loading what="owners and dependents" /> : root.family !== undefined && <Rows realm={realm} namespace={namespace} rows={rows} toggle={toggle} families={families} />}
     </Section>
   );
+}
+
+/** useNews reads what is shown when it is needed, and again after changes: of the object, and of those whose rows are open. */
+function useNews(realm: string, uid: string, families: Families, rows: Row[], changes: number): void {
+  const open = openIn(rows);
+  const latest = useRef({ rows, open });
+  latest.current = { rows, open };
+  const changed = useMemo(() => new Set<string>(), []);
+  const throttle = useMemo(
+    () =>
+      new Throttle(pause, () => {
+        families.refresh(changed);
+        changed.clear();
+      }),
+    [families, changed],
+  );
+  const following = useMemo(() => {
+    const ask = (of: string) => {
+      const news = () => {
+        [uid, ...above(latest.current.rows, of)].forEach((one) => changed.add(one));
+        throttle.ask();
+      };
+      return live.ask({ realm, view: "Object", uid: of }, { news: (says) => says.changed && news(), again: news });
+    };
+    return new Following(ask);
+  }, [realm, uid, changed, throttle]);
+  // Rows that the URL names are read when the rows above them are.
+  const needed = [uid, ...open].join(" ");
+  useEffect(() => {
+    const all = needed.split(" ");
+    all.forEach((of) => families.open(of));
+    following.want(all.slice(1));
+  }, [families, following, needed]);
+  useEffect(
+    () => () => {
+      throttle.stop();
+      following.want([]);
+    },
+    [throttle, following],
+  );
+  useEffect(() => {
+    if (changes > 0) {
+      [uid, ...latest.current.open.slice(mostFollowed)].forEach((of) => changed.add(of));
+      throttle.ask();
+    }
+  }, [uid, changes, changed, throttle]);
 }
 
 interface RowsProps {

@@ -108,7 +108,7 @@ function Blockers({ realm, namespace, e }: PartProps) {
         {blockers.map((b) => (
           <li key={b.uid}>
             <Icon name="blocked" tone="bad" />
-            <Named realm={realm} namespace={namespace} text={b.object} uid={b.uid} />
+            <Named realm={realm} namespace={namespace} text={b.object} uid={b.uid} />{" "}
             <span>{b.blocked !== undefined && <Mentions realm={realm} namespace={namespace} text={b.blocked} />}</span>
           </li>
         ))}
@@ -117,7 +117,7 @@ function Blockers({ realm, namespace, e }: PartProps) {
             <Icon name="blocked" tone="bad" />
             <span>
               <Named realm={realm} namespace={c.namespace ?? namespace} text={c.object} uid={c.uid} />{c.namespace !== undefined && <In namespace={c.namespace} />}
-            </span>
+            </span>{" "}
             <span>{visible(c.blockedBy)}</span>
           </li>
         ))}
@@ -142,7 +142,7 @@ function Pending({ realm, namespace, e }: PartProps) {
       <ul class="plain">
         {pending.map((p) => (
           <li key={`${p.object} ${p.what}`}>
-            <Named realm={realm} namespace={namespace} text={p.object} /> {visible(p.what)}, pending for <For time={p.since} />
+            <Named realm={realm} namespace={namespace} text={p.object} self={e} /> {visible(p.what)}, pending for <For time={p.since} />
             {p.due !== undefined && (
               <>
                 , due <Ago time={p.due} />
@@ -176,9 +176,9 @@ function Owners({ realm, namespace, e }: PartProps) {
         {owners.map((o, i) => (
           <li key={`${i} ${o.uid}`} style={{ "--depth": o.depth }}>
             <Named realm={realm} namespace={namespace} text={o.owner} uid={o.uid} />
-            {o.controller && <span class="tag">controller</span>}
-            {o.blocking && <span class="tag">blocking</span>}
-            {o.terminating && <StateMark state="Terminating" />}
+            {o.controller && <> <span class="tag">controller</span></>}
+            {o.blocking && <> <span class="tag">blocking</span></>}
+            {o.terminating && <> <StateMark state="Terminating" /></>}{" "}
             <span class="dim">
               <strong>{visible(o.class.toLowerCase())}</strong>
               {o.why !== "" && `: ${visible(o.why)}`}
@@ -299,7 +299,7 @@ function Conditions({ e }: PartProps) {
           <li key={c.type}>
             <strong>{visible(c.type)}</strong> {visible(c.status)}
             {c.reason !== "" && ` (${visible(c.reason)})`}
-            {c.message !== "" && `: ${visible(c.message)}`} {c.since !== undefined && <Ago time={c.since} />}
+            {c.message !== "" && `: ${visible(c.message)}`} {c.since !== undefined && <span class="dim">(changed <Ago time={c.since} />)</span>}
           </li>
         ))}
       </ul>

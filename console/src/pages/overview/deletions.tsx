@@ -7,7 +7,6 @@ import { visible } from "../../lib/text.ts";
 import { Icon } from "../../ui/icons.tsx";
 import { Ago, Empty, ObjectLink, Section } from "../../ui/parts.tsx";
 import { Table } from "../../ui/table.tsx";
-import { MissingIn } from "./missing.tsx";
 
 const keyOf = ({ root }: Deletion): string => root.uid ?? `${root.namespace ?? ""} ${nameOf(root)}`;
 
@@ -19,7 +18,6 @@ export function Deletions({ realm, overview }: { realm: string; overview: Overvi
   const others = overview.deletionsTotal - deletions.length;
   return (
     <Section id="deletions" title="Deletions in progress" aside={count(overview.deletionsTotal)}>
-      <MissingIn missing={overview.missing} parts={["deletions"]} />
       {deletions.length === 0 ? (
         <Empty>No deletion is in progress.</Empty>
       ) : (

@@ -13,7 +13,6 @@ export function Finalizers({ overview }: { overview: Overview }) {
   const finalizers = overview.finalizers ?? [];
   return (
     <Section id="finalizers" title="Finalizers" aside={count(finalizers.length)}>
-      <MissingIn missing={overview.missing} parts={["finalizers", "consumers"]} />
       {finalizers.length === 0 ? (
         <Empty>No object has an external finalizer.</Empty>
       ) : (
@@ -28,6 +27,7 @@ export function Finalizers({ overview }: { overview: Overview }) {
             { head: "Terminating", width: "15%", cell: (f) => count(f.terminating), numeric: true },
             { head: "Oldest", width: "16%", cell: (f) => (f.oldest === undefined ? <span class="dim">none</span> : <Ago time={f.oldest} />) },
           ]}
+          wideNotes
           note={(f) => (f.says === "" ? undefined : visible(f.says))}
         />
       )}
@@ -65,12 +65,14 @@ export function Warnings({ realm, overview }: { realm: string; overview: Overvie
   );
 }
 
-/** Services are those whose addresses the console was given. */
+/** Services are those whose addresses the console was given, and the graph service that writes the realm. */
 export function Services({ overview }: { overview: Overview }) {
   const services = overview.services ?? [];
   return (
     <Section id="services" title="Services" aside={services.length === 0 ? undefined : count(services.length)}>
-      <MissingIn missing={overview.missing} parts={["services"]} />
+      <p class="writer">
+        <span class="dim">Writer:</span> {overview.writer ? <strong>{visible(overview.writer)}</strong> : <span class="dim">none or not known</span>}
+      </p>
       {services.length === 0 ? (
         <Empty>This console was given no addresses of services, and does not know their health.</Empty>
       ) : (
@@ -80,7 +82,7 @@ export function Services({ overview }: { overview: Overview }) {
               <StateMark state={s.ready ? "Ready" : "Waiting"} />
               <div>
                 <p>
-                  <strong>{visible(s.name)}</strong> {s.writer && <span class="badge">writer</span>} <span class="dim address">{visible(s.address)}</span>
+                  <strong>{visible(s.name)}</strong> <span class="dim address">{visible(s.address)}</span>
                 </p>
                 {s.waiting !== undefined && <p>{visible(s.waiting)}</p>}
               </div>

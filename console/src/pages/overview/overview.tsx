@@ -8,8 +8,8 @@ import { Loading, Notice, Problem } from "../../ui/parts.tsx";
 import { View } from "../../ui/view.tsx";
 import { Deletions, Longest } from "./deletions.tsx";
 import { Finalizers, Services, StorageUse, Warnings } from "./health.tsx";
-import { MissingIn, MissingRest } from "./missing.tsx";
-import { StuckList } from "./stuck.tsx";
+import { MissingRest } from "./missing.tsx";
+import { StuckList, doubt } from "./stuck.tsx";
 
 /** OverviewPage shows what needs attention in a realm, problems first. It follows the realm. */
 export function OverviewPage({ realm }: { realm: string }) {
@@ -25,7 +25,7 @@ export function OverviewPage({ realm }: { realm: string }) {
 
 /** useOverview reads an overview once, and then takes those that the server sends. */
 function useOverview(realm: string): { overview: Overview | undefined; failure: Failure | undefined; again: () => void } {
-  const { data, failure, again } = useRead(`overview ${realm}`, (signal) => client.overview(realm, signal));
+  const { data, failure, again, refresh } = useRead(`overview ${realm}`, (options) => client.overview(realm, options));
   const [pushed, setPushed] = useState<{ overview?: Overview; failure?: Failure }>({});
   useEffect(
     () =>
@@ -39,10 +39,10 @@ function useOverview(realm: string): { overview: Overview | undefined; failure: 
               setPushed((before) => ({ ...before, failure: error }));
             }
           },
-          again,
+          again: refresh,
         },
       ),
-    [realm, again],
+    [realm, refresh],
   );
   const overview = data === undefined || (pushed.overview !== undefined && Date.parse(pushed.overview.time) >= Date.parse(data.time)) ? pushed.overview : data;
   return { overview, failure: pushed.failure ?? (pushed.overview === undefined ? failure : undefined), again };
@@ -53,6 +53,7 @@ function Content({ realm, overview }: { realm: string; overview: Overview }) {
   return (
     <>
       <Totals overview={overview} />
+      {overview.partial && <p class="dim partial">Your user may not see all objects of this realm. Counts and lists are about those that it may see.</p>}
       {overview.loading && (
         <Notice tone="info" role="status">
           <p>The objects of the realm are still being read. Counts and lists grow until that is complete.</p>
@@ -102,9 +103,8 @@ function Totals({ overview }: { overview: Overview }) {
           </p>
         </Notice>
       )}
-      <MissingIn missing={overview.missing} parts={["objects"]} />
       <p class="unseen" role="status">
-        {(overview.stuck ?? []).length === 0 ? "Nothing is stuck." : `${of((overview.stuck ?? []).length, "reason")} why objects are not deleted.`}
+        {(overview.stuck ?? []).length === 0 ? (doubt(overview) === undefined ? "Nothing is stuck." : "Nothing is known to be stuck.") : `${of((overview.stuck ?? []).length, "reason")} why objects are not deleted.`}
       </p>
     </>
   );

@@ -3,9 +3,10 @@ import { of } from "../../lib/numbers.ts";
 import { visible } from "../../lib/text.ts";
 import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Ago, Command, ObjectLink, Section } from "../../ui/parts.tsx";
-import { MissingIn } from "./missing.tsx";
+import { MissingIn, stuckParts } from "./missing.tsx";
 
 const blockers: Record<string, { icon: IconName; word: string }> = {
+  Writer: { icon: "writer", word: "No writer" },
   Finalizer: { icon: "plug", word: "Finalizer" },
   Agent: { icon: "agent", word: "Agent" },
   UnknownOwner: { icon: "unknown", word: "Unknown owner" },
@@ -20,17 +21,15 @@ const blockers: Record<string, { icon: IconName; word: string }> = {
 /** StuckList has the reasons why objects are not deleted, in the order of the server: the oldest first. */
 export function StuckList({ realm, overview }: { realm: string; overview: Overview }) {
   const stuck = overview.stuck ?? [];
+  const why = doubt(overview);
   return (
-    <Section id="stuck" title="Stuck" tone={stuck.length > 0 ? "bad" : "good"} aside={stuck.length > 0 ? of(stuck.length, "reason") : undefined}>
-      <MissingIn missing={overview.missing} parts={["stuck"]} />
+    <Section id="stuck" title="Stuck" tone={stuck.length > 0 ? "bad" : why === undefined ? "good" : "dim"} aside={stuck.length > 0 ? of(stuck.length, "reason") : undefined}>
+      <MissingIn missing={overview.missing} parts={stuckParts} />
       {stuck.length === 0 ? (
         <p class="healthy">
-          <Icon name="check" tone="good" />
+          <Icon name={why === undefined ? "check" : "unknown"} tone={why === undefined ? "good" : "dim"} />
           <span>
-            <strong>Nothing is stuck.</strong>{" "}
-            {overview.terminating === 0
-              ? `No deletion is in progress among ${of(overview.objects, "object")}.`
-              : `${of(overview.terminating, "object is", "objects are")} being deleted, and nothing blocks them.`}
+            <strong>{why === undefined ? "Nothing is stuck." : "Nothing is known to be stuck."}</strong> {why ?? deleting(overview)}
           </span>
         </p>
       ) : (
@@ -42,6 +41,30 @@ export function StuckList({ realm, overview }: { realm: string; overview: Overvi
       )}
     </Section>
   );
+}
+
+/** doubt says why it is not known whether something is stuck; undefined if it is known. */
+export function doubt({ loading, missing, finalizers }: Overview): string | undefined {
+  if (loading) {
+    return "The objects of the realm are still being read.";
+  }
+  if ((missing ?? []).some((m) => stuckParts.includes(m.part))) {
+    return "What could not be read may be stuck.";
+  }
+  if ((finalizers ?? []).some((f) => f.consumer === "Unseen" && f.terminating > 0)) {
+    return "Which programs answer finalizers is still being read.";
+  }
+  return undefined;
+}
+
+/** deleting is for deletions of which none is stuck. */
+function deleting({ objects, terminating, deletions }: Overview): string {
+  if (terminating === 0) {
+    return `No deletion is in progress among ${of(objects, "object")}.`;
+  }
+  const blocked = (deletions ?? []).some((d) => d.blocked > 0);
+  const rest = blocked ? "; finalizers or agents are at work." : `, and nothing blocks ${terminating === 1 ? "it" : "them"}.`;
+  return `${of(terminating, "object is", "objects are")} being deleted${rest}`;
 }
 
 function Reason({ realm, stuck }: { realm: string; stuck: Stuck }) {
@@ -59,20 +82,18 @@ function Reason({ realm, stuck }: { realm: string; stuck: Stuck }) {
           <ul class="examples" aria-label="Objects that have waited for the longest time">
             {examples.map((e) => (
               <li key={e.uid ?? `${e.resource}/${e.name}`}>
-                <ObjectLink realm={realm} object={e} />
-                <Ago time={e.since} />
+                <ObjectLink realm={realm} object={e} /> <Ago time={e.since} />
               </li>
             ))}
             {stuck.objects > examples.length && <li class="dim">and {of(stuck.objects - examples.length, "other")}</li>}
           </ul>
         )}
         <div class="cure">
-          <span>{visible(stuck.cure.says)}</span>
-          {stuck.cure.command !== undefined && <Command line={stuck.cure.command} />}
+          <span>{visible(stuck.cure.says)}</span> {stuck.cure.command !== undefined && <Command line={stuck.cure.command} />}
         </div>
       </div>
       <div class="reason-size">
-        {stuck.objects > 0 && <span class="amount">{of(stuck.objects, "object")}</span>}
+        {stuck.objects > 0 && <span class="amount">{of(stuck.objects, "object")}</span>}{" "}
         {stuck.oldest !== undefined && (
           <span class="dim">
             oldest <Ago time={stuck.oldest} />
