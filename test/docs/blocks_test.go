@@ -250,8 +250,9 @@ func codeBlocks(fset *token.FileSet, f *ast.File) (blocks []block) {
 
 // pictures are the blocks that hold no code: their files and first lines.
 var pictures = map[string]string{
-	"ARCHITECTURE.md": " clients: cmd/coppice, client/, any NATS client",
-	"docs/api.md":     "coppice.<realm>.api.<actor>.<verb>.<group>.<plural>.<namespace>",
+	"ARCHITECTURE.md":             " clients: cmd/coppice, client/, any NATS client",
+	"docs/design/0067-console.md": "browser tabs ── HTTP, one WebSocket each ── console ── one connection per user ── NATS ── graph service",
+	"docs/api.md":                 "coppice.<realm>.api.<actor>.<verb>.<group>.<plural>.<namespace>",
 	// Sequences and times differ from run to run: cmd/coppice/testdata/script/whatif.txtar
 	// checks such lines.
 	"docs/recordings.md": "configmaps/child (default): removed in the log, kept under these settings",

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -138,8 +139,30 @@ func (in invocation) check(text string) error {
 	return nil
 }
 
+// npm checks arguments of npm, which runs in the directory console: a script that it names must be there.
+func npm(args []string) error {
+	if len(args) == 1 && (args[0] == "ci" || args[0] == "install") {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(module, "console", "package.json"))
+	if err != nil {
+		return err
+	}
+	var of struct {
+		Scripts map[string]string `json:"scripts"`
+	}
+	if err := json.Unmarshal(data, &of); err != nil {
+		return err
+	}
+	name := strings.TrimPrefix(strings.Join(args, " "), "run ")
+	if of.Scripts[name] == "" {
+		return fmt.Errorf("console/package.json has no script %q", name)
+	}
+	return nil
+}
+
 // elsewhere are programs that are not Coppice's.
-var elsewhere = []string{"nats", "spin", "gcc", "npm", "./pan"}
+var elsewhere = []string{"nats", "spin", "gcc", "./pan"}
 
 func (in invocation) program(args []string) error {
 	switch {
@@ -151,6 +174,8 @@ func (in invocation) program(args []string) error {
 		return in.goTool(args[1:])
 	case args[0] == "make":
 		return in.target(args[1:])
+	case args[0] == "npm":
+		return npm(args[1:])
 	case args[0] == ".ci/nightly":
 		return in.steps(args[1:])
 	case args[0] == "chrt" && len(args) > 3:
@@ -369,7 +394,7 @@ func TestInvocations(t *testing.T) {
 	for _, good := range []string{
 		"coppice get pods -o json && coppice up --auth", "coppice bench create|cascade --processes", "coppice delete -l",
 		"make model OPS=3", "go run ./test/words -count", "go test . -run '^TestMain$' -count=1", "NATS_URL=x coppice parked retry", "go test ./...", ".ci/run",
-		".ci/nightly race fuzz", ".ci/nightly --list",
+		".ci/nightly race fuzz", ".ci/nightly --list", "npm ci", "npm test", "npm run build",
 		"spec/check show NO_VERIFY S1", "chrt --batch 0 coppice up", "go tool -modfile=tools/go.mod buf lint",
 	} {
 		if err := in.check(good); err != nil {
@@ -379,7 +404,7 @@ func TestInvocations(t *testing.T) {
 	for _, bad := range []string{
 		"coppice got pods", "coppice get --frobnicate", "coppice parked replay", "coppice bench create|walk", "coppice up && coppice down",
 		"make modell", "make model OPTS=3", "go run ./test/wrods", "go run ./test/words -everything", "go test ./test/words -run TestNothingLikeThat",
-		"go test ./... -nosuchflag=1", ".ci/nightly races", ".ci/nightly minutes", "go tool -modfile=tools/none.mod x", "test/bench/walk", "spec/check show NO_SUCH S1",
+		"go test ./... -nosuchflag=1", "npm run biuld", "npm update", ".ci/nightly races", ".ci/nightly minutes", "go tool -modfile=tools/none.mod x", "test/bench/walk", "spec/check show NO_SUCH S1",
 	} {
 		if in.check(bad) == nil {
 			t.Errorf("%s: no error", bad)

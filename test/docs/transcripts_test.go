@@ -36,6 +36,8 @@ var exceptions = []exception{
 	{regexp.MustCompile(`^coppice (replay .*--realm |up --realm incident)`), "needs the data of a server that does not run; cmd/coppice/testdata/script/replayrealm.txtar runs the same commands"},
 	{regexp.MustCompile(`^go run \./cmd/coppice demo$`), "cmd/coppice/testdata/script/demo.txtar runs it"},
 	{regexp.MustCompile(`^coppice policy (veto|agree) ns/preview-7 `), "needs a notice, which the scanner gives within a minute; cmd/coppice/testdata/script/notice.txtar runs the same commands"},
+	{regexp.MustCompile(`^coppice console `), "serves until it is ended; TestConsoleSignIn of cmd/coppice runs the same command"},
+	{regexp.MustCompile(`^npm `), "needs Node; .ci/nightly console runs the same commands"},
 	{regexp.MustCompile(`^go test `), "a test cannot run all tests"},
 	{regexp.MustCompile(`^(make|\.ci/nightly) `), "runs all tests"},
 	{regexp.MustCompile(`^spec/check`), "takes fifteen minutes; .ci/nightly runs it"},
@@ -216,6 +218,7 @@ var variable = []struct {
 	{regexp.MustCompile(`(\d{4}-\d\d-\d\d )?\b\d\d:\d\d(:\d\d)?\b`), "TIME"},
 	{regexp.MustCompile(`\brevision \d+`), "REVISION"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
+	{regexp.MustCompile(`#token=\S+`), "#token=TOKEN"},
 	{regexp.MustCompile(`\b\d+\.\d+s\b`), "SECONDS"},
 	{regexp.MustCompile(`[0-9a-f]{16}@\d+`), "PLAN"},
 }
@@ -288,7 +291,7 @@ func (s *shell) run(t *testing.T, text string) {
 	}
 	c := exec.Command("sh", "-c", "exec "+text)
 	c.Dir = s.dir
-	c.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "NATS_URL=" + s.url, "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_ACTOR=ana", "COPPICE_HTTP=127.0.0.1:0"}
+	c.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "NATS_URL=" + s.url, "NATS_TIMEOUT=" + testkit.Timeout.String(), "COPPICE_ACTOR=ana", "COPPICE_HTTP=127.0.0.1:0", "COPPICE_CONSOLE=127.0.0.1:0"}
 	if s.auth { // the context names the server and the actor
 		c.Env = slices.DeleteFunc(c.Env, func(v string) bool {
 			return strings.HasPrefix(v, "NATS_URL=") || strings.HasPrefix(v, "COPPICE_ACTOR=")

@@ -1,0 +1,120 @@
+import type { Page } from "playwright-core";
+import type { Up } from "./coppice.ts";
+import { until } from "./limit.ts";
+import { family, object, path, type Manifest } from "./objects.ts";
+import { heading, section, tree } from "./pages.ts";
+
+/** The objects of a realm in which something is in each state that pages show. */
+export const web = family("web", { below: 6, finalizers: ["example.com/bucket"] });
+const api = family("api", { below: 3 });
+const search = family("search", { below: 2, finalizers: ["example.com/index"] });
+export const secret = object("Secret", "database", { labels: { app: "api" }, more: { type: "Opaque", data: { password: "aHVudGVyMg==" } } });
+export const guarded = object("ConfigMap", "prices", { labels: { app: "shop" }, annotations: { "example.com/team": "sales" }, more: { data: { currency: "EUR" } } });
+const guest = object("ConfigMap", "guest", { namespace: "billing", owners: [object("Deployment", "api")] });
+const lost = object("ConfigMap", "lost", { owners: [object("Deployment", "never-imported")] });
+export const removed = object("ConfigMap", "removed");
+
+/** fill creates the objects, and brings them into their states. */
+export async function fill(up: Up): Promise<void> {
+  await up.put(...web, ...api, ...search, secret, guarded, guest, lost, removed);
+  await up.run(["protect", "cm/prices", "-n", "shop", "--reason", "prices of production"]);
+  await up.remove("cm/removed", "-n", "shop");
+  await up.remove("deploy/web", "-n", "shop", "--cascade=foreground");
+  await up.remove("deploy/search", "-n", "shop", "--cascade=foreground");
+  for (const name of ["removed", "web-7d4-1", "web-7d4-2", "web-7d4-3", "web-7d4-4", "web-7d4-5", "search-7d4-1"]) {
+    await up.run(["wait", "--for=delete", `cm/${name}`, "-n", "shop", "--timeout", "1m"]);
+  }
+}
+
+/** View is a view, with what must be seen before it is complete. */
+export interface View {
+  name: string;
+  path: string;
+  seen: (page: Page) => Promise<void>;
+  /** signedOut: it is shown to those who are not signed in. */
+  signedOut?: boolean;
+}
+
+function at(manifest: Manifest | undefined, resource: string): string {
+  if (manifest === undefined) {
+    throw new Error("there is such an object");
+  }
+  return path(resource, manifest);
+}
+
+/** complete waits until the page of an object has read all of its parts. */
+async function complete(page: Page): Promise<void> {
+  await section(page, "History").getByRole("listitem").first().waitFor();
+  await settled(page);
+}
+
+/** settled waits until nothing is being read. */
+export async function settled(page: Page): Promise<void> {
+  await heading(page).waitFor();
+  await until("everything was read", async () => (await page.locator(".loading").count()) === 0);
+}
+
+/** Views are those of a realm that fill has filled. */
+export const views: View[] = [
+  {
+    name: "overview",
+    path: "/r/default",
+    seen: async (page) => {
+      const stuck = section(page, "Stuck");
+      await stuck.getByText("example.com/bucket").first().waitFor();
+      await stuck.getByText("example.com/index").first().waitFor();
+      await section(page, "Services").getByText("Ready").first().waitFor();
+      await settled(page);
+    },
+  },
+  {
+    name: "object",
+    path: at(web[0], "deployments.apps"),
+    seen: async (page) => {
+      await complete(page);
+      await tree(page).getByRole("treeitem", { name: /web-7d4/ }).first().waitFor();
+    },
+  },
+  {
+    name: "blocked",
+    path: at(web[2], "configmaps"),
+    seen: async (page) => {
+      await complete(page);
+      await page.getByText(/no consumer/i).first().waitFor();
+    },
+  },
+  { name: "protected", path: at(guarded, "configmaps"), seen: complete },
+  { name: "secret", path: at(secret, "secrets"), seen: complete },
+  {
+    name: "removed",
+    path: at(removed, "configmaps"),
+    seen: async (page) => {
+      await complete(page);
+      await page.locator("dl.line").getByText("Removed").waitFor();
+    },
+  },
+  { name: "realms", path: "/realms", seen: settled },
+  { name: "unknown-object", path: "/r/default/o/configmaps/shop/none", seen: (page) => page.getByRole("heading", { level: 1, name: "No configmaps/none" }).waitFor() },
+  { name: "unknown-realm", path: "/r/none", seen: (page) => page.getByRole("heading", { level: 1, name: "No such realm" }).waitFor() },
+  { name: "unknown-page", path: "/none", seen: (page) => page.getByRole("heading", { level: 1, name: "No such page" }).waitFor() },
+  {
+    name: "help",
+    path: "/r/default",
+    seen: async (page) => {
+      await section(page, "Stuck").getByText("example.com/bucket").first().waitFor();
+      await page.keyboard.press("?");
+      await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    },
+  },
+  {
+    name: "search",
+    path: "/r/default",
+    seen: async (page) => {
+      await section(page, "Stuck").getByText("example.com/bucket").first().waitFor();
+      await page.keyboard.press("/");
+      await page.keyboard.type("web");
+      await page.getByRole("listbox", { name: "Matches" }).getByRole("option").nth(2).waitFor();
+    },
+  },
+  { name: "sign-in", path: "/r/default", signedOut: true, seen: (page) => page.getByRole("heading", { level: 1, name: "Sign in" }).waitFor() },
+];
