@@ -173,7 +173,7 @@ users:
 		}
 		g.mu.Unlock()
 		if _, told := lacks.Load(user + " watchgraph"); told == (user == "all") {
-			t.Errorf("user %s is told that objects are left out: %t", user, told)
+			t.Errorf("user %s receives that objects are left out: %t", user, told)
 		}
 	}
 	g := r.graph("writes")

@@ -15,7 +15,7 @@ const contexts = new Set<BrowserContext>();
 let problems: string[] = [];
 let allowed: RegExp[] = [];
 
-/** Each browser asks once who is signed in, and learns that nobody is. */
+/** Each browser asks once who is signed in; without a session the reply is 401. */
 const always = [/status of 401 .*\/api\/session$/];
 
 /** allow lets the pages of this test have errors that match: those that the test causes on purpose. */
