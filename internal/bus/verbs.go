@@ -174,6 +174,10 @@ const (
 	TooManyObjects = "a request has at most 10,000 objects: name or select fewer at once"
 )
 
+// MaxPlanned is the maximum number of objects of a plan that can be carried out: the writer computes the plan again in the
+// commit that deletes. Larger plans can only be read.
+const MaxPlanned = 20000
+
 // MaxDeleteParts is the maximum number of parts of a deletion in addition to the objects that its
 // subject names. Each needs a request for its grant.
 const MaxDeleteParts = 100

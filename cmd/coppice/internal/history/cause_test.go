@@ -87,7 +87,7 @@ func find(log map[uint64]client.LogEvent) Finder {
 			return &e, nil
 		}
 		if revision > 0 {
-			return nil, &MissingError{revision}
+			return nil, &MissingError{Revision: revision}
 		}
 		return nil, nil
 	}
@@ -137,7 +137,7 @@ func TestBecauseOfMissing(t *testing.T) {
 	log := testLog()
 	missing := func(ctx context.Context, revision uint64) (*client.LogEvent, error) {
 		if revision > 0 && revision <= 10 || revision == 20 {
-			return nil, &MissingError{revision}
+			return nil, &MissingError{Revision: revision}
 		}
 		return find(log)(ctx, revision)
 	}

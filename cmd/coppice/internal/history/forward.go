@@ -149,5 +149,5 @@ func (o *Origins) find(ctx context.Context, e *client.LogEvent) (*client.LogEven
 		}
 		e = cause
 	}
-	return nil, &MissingError{e.Revision}
+	return nil, &MissingError{Revision: e.Revision}
 }

@@ -125,7 +125,7 @@ func TestOrigins(t *testing.T) {
 		if e, ok := log[revision]; ok {
 			return &e, nil
 		}
-		return nil, &MissingError{revision}
+		return nil, &MissingError{Revision: revision}
 	}}
 	for revision, want := range map[uint64]uint64{10: 10, 11: 10, 12: 10, 13: 10, 14: 10, 15: 10, 16: 10, 17: 10, 18: 10, 20: 20, 22: 20, 23: 0, 27: 0, 50: 51} {
 		e := log[revision]

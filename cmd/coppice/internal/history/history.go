@@ -26,6 +26,11 @@ type History struct {
 	pages     map[uint64]*Page
 	order     []uint64 // of pages, as they were read
 	kept      int      // events in pages
+	// MaxKept is the number of events that are kept to find causes among them; 0 for maxKeptEvents. The last commit is kept
+	// whatever its size.
+	MaxKept int
+	// OnRealm, if it is not nil, is called with the id of the realm that each commit has which is read, before it is used.
+	OnRealm func(id []byte)
 	// recent are the pages in which causes were found last: neighbouring events often have
 	// causes in the same commit.
 	recent []*Page
@@ -45,6 +50,9 @@ type Page struct {
 	Events []client.LogEvent
 	realm  []client.LogEvent // about the realm; named after the log, as skipped messages are
 }
+
+// Realm returns the events of the commit about the realm.
+func (p *Page) Realm() []client.LogEvent { return p.realm }
 
 // Entries returns all events of the commit: those about the realm, and then those about objects.
 func (p *Page) Entries() []client.LogEvent {
@@ -83,6 +91,9 @@ func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	if p := h.pages[sequence]; p != nil {
 		return p
 	}
+	if h.OnRealm != nil {
+		h.OnRealm(c.GetRealmId())
+	}
 	p := &Page{first: c.GetFirstRevision(), Events: client.Events(c, h.Resources), realm: client.RealmEvents(c)}
 	for i := range p.realm {
 		p.realm[i].Resource, p.realm[i].Name = logResource, strconv.FormatUint(sequence, 10)
@@ -90,7 +101,11 @@ func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	h.pages[sequence] = p
 	h.order = append(h.order, sequence)
 	h.kept += len(p.Events) + 1
-	for h.kept > maxKeptEvents && len(h.order) > 1 {
+	most := h.MaxKept
+	if most == 0 {
+		most = maxKeptEvents
+	}
+	for h.kept > most && len(h.order) > 1 {
 		h.kept -= len(h.pages[h.order[0]].Events) + 1
 		delete(h.pages, h.order[0])
 		h.order = h.order[1:]
@@ -99,8 +114,22 @@ func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	return p
 }
 
+// Apart returns a History of the same log that keeps nothing yet. Both may be used at the same time.
+func (h *History) Apart() *History {
+	return &History{Log: h.Log, Resources: h.Resources, Last: h.Last, MaxKept: h.MaxKept, OnRealm: h.OnRealm, pages: map[uint64]*Page{}}
+}
+
+// Forget releases the commits that are kept. They are read again when something needs them.
+func (h *History) Forget() {
+	h.pages, h.order, h.kept, h.recent = map[uint64]*Page{}, nil, 0, nil
+}
+
 // MissingError says that the event with a revision cannot be read: it was pruned or lost, or a recording does not have it.
-type MissingError struct{ Revision uint64 }
+type MissingError struct {
+	Revision uint64
+	// Later: the log ends before it.
+	Later bool
+}
 
 func (e *MissingError) Error() string { return fmt.Sprintf("revision %d cannot be read", e.Revision) }
 
@@ -110,31 +139,53 @@ func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, 
 	if revision == 0 {
 		return nil, nil
 	}
-	for _, p := range h.recent {
-		if e := p.event(revision); e != nil {
-			return e, nil
-		}
-	}
-	var p *Page
-	for c, err := range h.Log.Read(ctx, client.FromRevision(revision), client.Limit(1)) {
-		if errors.Is(err, client.ErrExpired) {
-			return nil, &MissingError{revision}
-		}
-		if err != nil {
-			return nil, err
-		}
-		p = h.Keep(c.Sequence, c.Commit)
-	}
-	if err := ctx.Err(); err != nil {
+	p, err := h.pageOf(ctx, revision)
+	if err != nil {
 		return nil, err
 	}
-	if p == nil || p.event(revision) == nil {
-		return nil, &MissingError{revision}
+	return p.event(revision), nil
+}
+
+// pageOf returns the commit that has the event with a revision.
+func (h *History) pageOf(ctx context.Context, revision uint64) (*Page, error) {
+	for _, p := range h.recent {
+		if p.event(revision) != nil {
+			return p, nil
+		}
+	}
+	_, p, err := h.readPage(ctx, revision)
+	if err != nil {
+		return nil, err
 	}
 	if h.recent = append(h.recent, p); len(h.recent) > recentPages {
 		h.recent = slices.Delete(h.recent, 0, 1)
 	}
-	return p.event(revision), nil
+	return p, nil
+}
+
+// readPage reads the commit that has the event with a revision.
+func (h *History) readPage(ctx context.Context, revision uint64) (position uint64, p *Page, err error) {
+	for c, err := range h.Log.Read(ctx, client.FromRevision(revision), client.Limit(1)) {
+		if errors.Is(err, client.ErrExpired) {
+			return 0, nil, &MissingError{Revision: revision}
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		position, p = c.Sequence, h.Keep(c.Sequence, c.Commit)
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, nil, err
+	}
+	if p == nil || p.event(revision) == nil {
+		return 0, nil, &MissingError{Revision: revision, Later: p == nil || position >= h.Last && p.endsBefore(revision)}
+	}
+	return position, p, nil
+}
+
+// endsBefore reports whether all events of the page have lower revisions.
+func (p *Page) endsBefore(revision uint64) bool {
+	return len(p.Events) == 0 || p.Events[len(p.Events)-1].Revision < revision
 }
 
 // event is the event with a revision, nil if it is not on the page.

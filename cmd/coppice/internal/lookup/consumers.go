@@ -137,6 +137,12 @@ func (c Consumer) at() string {
 	return " at " + terminal.Clock(c.Since, c.now)
 }
 
+// Broken reports whether the consumer receives no calls, or fails to do what they ask for.
+func (c Consumer) Broken() bool { return c.State == None || c.State == Silent || c.State == Failing }
+
+// About is Text behind the name of the finalizer or agent.
+func (c Consumer) About() string { return strings.TrimPrefix(c.Text(), "no consumer: ") }
+
 // Consumers finds out which programs receive the calls of external finalizers and
 // agents. It caches states for cacheTime, because the same finalizer may block many
 // objects, and a denial for as long as the command runs.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/cli"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/terminal"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -167,7 +167,7 @@ func showParked(ctx context.Context, s *cli.Session, id string) error {
 
 // contentOf returns the content of the work as text.
 func contentOf(s *cli.Session, p parkedWork) (string, error) {
-	m := chunkOf(s, p.GetSubject())
+	m := lookup.Chunk(s.Realm, p.GetSubject())
 	if m == nil {
 		var call coppicev1.FinalizeCall
 		if err := manifest.UnmarshalMessage(p.GetMessage(), &call); err != nil {
@@ -180,22 +180,6 @@ func contentOf(s *cli.Session, p parkedWork) (string, error) {
 		return "", err
 	}
 	return prototext.MarshalOptions{Multiline: true}.Format(m), nil
-}
-
-// chunkOf returns an empty message of the type that the subject's queue has, nil for the
-// subject of a call.
-func chunkOf(s *cli.Session, subject string) proto.Message {
-	switch subject {
-	case bus.WorkSubject(s.Realm, bus.QueueDirty):
-		return &coppicev1.DirtyChunk{}
-	case bus.WorkSubject(s.Realm, bus.QueueOrphan):
-		return &coppicev1.OrphanChunk{}
-	case bus.WorkSubject(s.Realm, bus.QueueFinish):
-		return &coppicev1.FinishChunk{}
-	case bus.WorkSubject(s.Realm, bus.QueueDrain):
-		return &coppicev1.DrainChunk{}
-	}
-	return nil
 }
 
 // parkedBatch is how many pieces of work one request names.

@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,8 +28,7 @@ type Writer struct {
 
 // Write writes a tree for each object that the plan deletes, and a summary.
 func (w *Writer) Write(ctx context.Context, p *client.Plan, times []history.FinalizerTime) error {
-	c := w.Reader.Consumers()
-	d := tree.NewPlanDrawing(p, w.Reader.OwnerKey, func(h *coppicev1.PlanBlocker, resource string) string { return w.blocker(ctx, c, h, resource) }, w.All, w.Reader.Now())
+	d := tree.NewPlanDrawing(p, Words(ctx, w.Reader), w.All)
 	for _, t := range d.Trees() {
 		if err := t.Write(w.W, w.Ink); err != nil {
 			return err
@@ -37,26 +38,110 @@ func (w *Writer) Write(ctx context.Context, p *client.Plan, times []history.Fina
 	return err
 }
 
+// Words returns what describes the objects of plans. It reads the consumers of finalizers and agents when it needs them, and
+// is not safe for concurrent use.
+func Words(ctx context.Context, r *lookup.Reader) tree.PlanWords {
+	c := r.Consumers()
+	return tree.PlanWords{
+		OwnerKey: r.OwnerKey, Now: r.Now(),
+		Blocker: func(h *coppicev1.PlanBlocker, resource string) string { return blocker(ctx, c, h, resource, r.Now()) },
+	}
+}
+
 // summary says how much a plan does, and what of it is not certain.
 func summary(p *client.Plan, times []history.FinalizerTime) string {
-	said := sum(p.GetCounts())
-	if n := p.GetElsewhere(); n > 0 {
-		said += fmt.Sprintf(", and %d in other namespaces or that this user may not get", n)
-	}
-	if n := dependOnOrder(p); n > 0 {
-		said += fmt.Sprintf("; for %s the outcome depends on the order of work, and can be another", terminal.Count(n, "object"))
-	}
-	for _, b := range p.GetBrakes() {
-		said += fmt.Sprintf("; the brake of %s lets %d of %d through until it is released", b.GetResource(), b.GetRoom(), b.GetDeletions())
+	said := Sum(p)
+	for _, doubt := range doubts(p) {
+		said += "; " + doubt
 	}
 	for _, cycle := range p.GetCycles() {
-		said += "\na cycle, in which a use is released: " + cycle
+		said += "\n" + released + cycle
 	}
 	said = fmt.Sprintf("\n%s, at revision %d\n", said, p.GetRevision())
 	for _, x := range times {
 		said += took(x) + "\n"
 	}
 	return said
+}
+
+// Notes are what else is to be known of a plan, each a sentence.
+func Notes(p *client.Plan, times []history.FinalizerTime) (notes []string) {
+	for _, doubt := range doubts(p) {
+		notes = append(notes, strings.ToUpper(doubt[:1])+doubt[1:]+".")
+	}
+	for _, cycle := range p.GetCycles() {
+		notes = append(notes, strings.ToUpper(released[:1])+released[1:]+cycle)
+	}
+	for _, x := range times {
+		notes = append(notes, took(x)+".")
+	}
+	return notes
+}
+
+// Waits says which of the objects of a plan would wait for a program that receives no calls, or whose calls fail: a sentence
+// for each finalizer and each agent, the one with the most objects first.
+func Waits(ctx context.Context, r *lookup.Reader, p *client.Plan) (list []string) {
+	type waiting struct {
+		on      string
+		objects int
+		of      func(context.Context, *lookup.Consumers) lookup.Consumer
+	}
+	by := map[string]*waiting{}
+	for _, o := range p.GetObjects() {
+		for _, b := range o.GetBlockers() {
+			w := waiting{}
+			switch b.GetType() {
+			case coppicev1.PlanBlocker_TYPE_FINALIZER:
+				w.on = "the finalizer " + terminal.Printable(b.GetName())
+				w.of = func(ctx context.Context, c *lookup.Consumers) lookup.Consumer { return c.Finalizer(ctx, b.GetName()) }
+			case coppicev1.PlanBlocker_TYPE_AGENT:
+				w.on = "the agent of " + o.GetResource()
+				w.of = func(ctx context.Context, c *lookup.Consumers) lookup.Consumer {
+					return c.Agent(ctx, client.ParseResource(o.GetResource()))
+				}
+			default:
+				continue
+			}
+			if by[w.on] == nil {
+				by[w.on] = &w
+			}
+			by[w.on].objects++
+		}
+	}
+	most := slices.SortedFunc(maps.Values(by), func(a, b *waiting) int { return cmp.Or(cmp.Compare(b.objects, a.objects), cmp.Compare(a.on, b.on)) })
+	c := r.Consumers()
+	for _, w := range most[:min(len(most), maxTimedFinalizers)] {
+		if is := w.of(ctx, c); is.Broken() {
+			verb := "wait"
+			if w.objects == 1 {
+				verb = "waits"
+			}
+			list = append(list, fmt.Sprintf("%s then %s for %s: %s.", terminal.Count(w.objects, "object"), verb, w.on, is.About()))
+		}
+	}
+	return list
+}
+
+const released = "a cycle, in which a use is released: "
+
+// Sum says how much a plan does.
+func Sum(p *client.Plan) string {
+	said := sum(p.GetCounts())
+	if n := p.GetElsewhere(); n > 0 {
+		said += fmt.Sprintf(", and %d in other namespaces or that this user may not get", n)
+	}
+	return said
+}
+
+// doubts say what of a plan is not certain, or waits.
+func doubts(p *client.Plan) (list []string) {
+	if n := dependOnOrder(p); n > 0 {
+		list = append(list, fmt.Sprintf("for %s the outcome depends on the order of work, and can be another", terminal.Count(n, "object")))
+	}
+	for _, b := range p.GetBrakes() {
+		list = append(list, fmt.Sprintf("the brake of %s lets %d of %d through until it is released", b.GetResource(), b.GetRoom(), b.GetDeletions()))
+	}
+	return list
 }
 
 // FinalizerTimes returns how long the external finalizers that a plan needs took lately, if the user
@@ -112,7 +197,7 @@ func dependOnOrder(p *client.Plan) (n int) {
 }
 
 // blocker names what blocks a removal.
-func (w *Writer) blocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.PlanBlocker, resource string) string {
+func blocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.PlanBlocker, resource string, now time.Time) string {
 	switch h.GetType() {
 	case coppicev1.PlanBlocker_TYPE_FINALIZER:
 		return h.GetName() + c.Finalizer(ctx, h.GetName()).Note()
@@ -137,7 +222,7 @@ func (w *Writer) blocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.
 	case coppicev1.PlanBlocker_TYPE_PODS:
 		said := "its Pods (removed first"
 		if h.GetUntil() != 0 {
-			said += ", until " + terminal.Clock(time.UnixMicro(h.GetUntil()), w.Reader.Now()) + " at the latest"
+			said += ", until " + terminal.Clock(time.UnixMicro(h.GetUntil()), now) + " at the latest"
 		}
 		return said + ")"
 	case coppicev1.PlanBlocker_TYPE_CONTENTS:
@@ -145,14 +230,14 @@ func (w *Writer) blocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.
 	case coppicev1.PlanBlocker_TYPE_OWNER:
 		said := h.GetName() + " is unknown"
 		if h.GetUntil() != 0 {
-			said += ", until " + terminal.Clock(time.UnixMicro(h.GetUntil()), w.Reader.Now())
+			said += ", until " + terminal.Clock(time.UnixMicro(h.GetUntil()), now)
 		}
 		return said
 	}
 	return h.GetName()
 }
 
-// sum says how much a plan does.
+// sum says how many objects have each outcome.
 func sum(c *coppicev1.PlanCounts) string {
 	n := int(c.GetRemoved() + c.GetRemovedLater())
 	var said []string

@@ -26,6 +26,9 @@ func TestWrite(t *testing.T) {
 	var out strings.Builder
 	times := []history.FinalizerTime{{Name: "example.com/bucket", Removals: 1, Longest: 90 * time.Second}, {Name: "x", Removals: 2, Longest: time.Minute}}
 	must.Succeed(t, (&Writer{W: &out, Reader: reader}).Write(t.Context(), p, times))
+	if waits := Waits(t.Context(), reader, p); len(waits) != 1 || waits[0] != "1 object then waits for the finalizer example.com/bucket: no program asks for its calls." {
+		t.Errorf("the plan says what waits: %q", waits)
+	}
 	for _, want := range []string{
 		"replicasets.apps/rs", "configmaps/plain", "removed\n", "example.com/bucket (no consumer)",
 		"3 objects removed, 2 of them when others have done their part, and 3 in other namespaces or that this user may not get; for 1 object the outcome depends on the order of work, and can be another; " +
@@ -62,13 +65,12 @@ func TestSum(t *testing.T) {
 func TestBlocker(t *testing.T) {
 	t.Parallel()
 	_, reader, _ := lookuptest.New(t)
-	w := &Writer{Reader: reader}
 	words := map[string]int32{}
 	for number, name := range coppicev1.PlanBlocker_Type_name {
 		if number == int32(coppicev1.PlanBlocker_TYPE_UNSPECIFIED) {
 			continue
 		}
-		said := w.blocker(t.Context(), reader.Consumers(), &coppicev1.PlanBlocker{Type: coppicev1.PlanBlocker_Type(number), Name: "named", Count: 2}, "pods")
+		said := blocker(t.Context(), reader.Consumers(), &coppicev1.PlanBlocker{Type: coppicev1.PlanBlocker_Type(number), Name: "named", Count: 2}, "pods", reader.Now())
 		if other, ok := words[said]; ok || (said == "named") != (number == int32(coppicev1.PlanBlocker_TYPE_PROTECTION)) {
 			t.Errorf("%s is %q; type %d", name, said, other)
 		}
@@ -80,7 +82,7 @@ func TestBlocker(t *testing.T) {
 		"its user pods/a":            {Type: coppicev1.PlanBlocker_TYPE_USERS, Count: 1, Name: "pods/a"},
 		"2 users, such as pods/a":    {Type: coppicev1.PlanBlocker_TYPE_USERS, Count: 2, Name: "pods/a"},
 	} {
-		if got := w.blocker(t.Context(), reader.Consumers(), h, "pods"); got != want {
+		if got := blocker(t.Context(), reader.Consumers(), h, "pods", reader.Now()); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

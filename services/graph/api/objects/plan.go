@@ -21,11 +21,8 @@ import (
 // maxPlan is the maximum number of objects of a plan.
 const maxPlan = 200000
 
-// The defaults of WriterConfig.PlanLimit and WriterConfig.PlanTime.
-const (
-	defaultPlanLimit = 20000
-	defaultPlanTime  = 250 * time.Millisecond
-)
+// defaultPlanTime is the default of WriterConfig.PlanTime; that of WriterConfig.PlanLimit is bus.MaxPlanned.
+const defaultPlanTime = 250 * time.Millisecond
 
 // Plan replies with what a deletion would do.
 func (s *Replica) Plan(q *serve.Request, at bus.API) *lifecycle.Error {
@@ -132,7 +129,7 @@ func (s *Writer) checkPlan(at bus.API, r *coppicev1.DeleteRequest, d plan.Deleti
 	if err != nil {
 		return nil, err
 	}
-	limit, most := cmp.Or(s.c.PlanLimit, defaultPlanLimit), cmp.Or(s.c.PlanTime, defaultPlanTime)
+	limit, most := cmp.Or(s.c.PlanLimit, bus.MaxPlanned), cmp.Or(s.c.PlanTime, defaultPlanTime)
 	return func(on *writer.OpenCommit) *lifecycle.Error {
 		if err := s.c.Grants.covers(at, r, r.GetPlan(), on.Ctx.Now.Time()); err != nil {
 			return err
