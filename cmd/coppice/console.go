@@ -88,7 +88,7 @@ is the address under which browsers reach it; requests to other names are refuse
 				return cli.NewUsageError(c, errors.New("--server names a user: the console connects with the users who sign in; name the address alone"))
 			}
 			conf.Connect = signIn(&a.Dial)
-			return runConsole(c.Context(), a, conf, http, profiles)
+			return runConsole(c.Context(), conf, http, profiles)
 		},
 	}
 	connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
@@ -110,7 +110,7 @@ is the address under which browsers reach it; requests to other names are refuse
 }
 
 // runConsole serves the console, its health and its metrics until ctx ends.
-func runConsole(ctx context.Context, a *cli.App, conf console.Config, http httpFlag, profiles bool) error {
+func runConsole(ctx context.Context, conf console.Config, http httpFlag, profiles bool) error {
 	registry := admin.NewRegistry()
 	admin.RegisterBuild(registry, version())
 	conf.Registry = registry

@@ -26,7 +26,7 @@ import (
 
 // browser is what a page of the console does.
 type browser struct {
-	t      *testing.T
+	t      testing.TB
 	ctx    context.Context //nolint:containedctx // of the test
 	base   string
 	client http.Client
@@ -34,11 +34,11 @@ type browser struct {
 	csrf   string
 }
 
-func newBrowser(ctx context.Context, t *testing.T, base string) *browser {
-	t.Helper()
+func newBrowser(ctx context.Context, tb testing.TB, base string) *browser {
+	tb.Helper()
 	jar, err := cookiejar.New(nil)
-	must.Succeed(t, err)
-	return &browser{t: t, ctx: ctx, base: base, client: http.Client{Jar: jar}, header: http.Header{"Origin": {base}, "Sec-Fetch-Site": {"same-origin"}}}
+	must.Succeed(tb, err)
+	return &browser{t: tb, ctx: ctx, base: base, client: http.Client{Jar: jar}, header: http.Header{"Origin": {base}, "Sec-Fetch-Site": {"same-origin"}}}
 }
 
 // ask sends a request, and reads a reply in JSON into v, if v is not nil.
@@ -99,7 +99,7 @@ func (b *browser) signIn(in view.SignIn) view.Session {
 // live opens the WebSocket of a tab.
 func (b *browser) live() *websocket.Conn {
 	b.t.Helper()
-	conn, reply, err := websocket.Dial(b.ctx, b.base+"/api/live", &websocket.DialOptions{HTTPClient: &b.client, HTTPHeader: b.header})
+	conn, reply, err := websocket.Dial(b.ctx, b.base+"/api/live", &websocket.DialOptions{HTTPClient: &b.client, HTTPHeader: b.header}) //nolint:bodyclose // the connection has it
 	must.Succeed(b.t, err)
 	_ = reply
 	b.t.Cleanup(func() { _ = conn.CloseNow() })
@@ -224,6 +224,8 @@ func TestConsoleOfUp(t *testing.T) {
 	p.end(os.Interrupt)
 }
 
+var consoleURL = regexp.MustCompile(`msg=console .*url=(\S+)`)
+
 // startConsole starts a `coppice console`, and returns its address.
 func startConsole(ctx context.Context, t *testing.T, flags ...string) (base string) {
 	t.Helper()
@@ -235,7 +237,7 @@ func startConsole(ctx context.Context, t *testing.T, flags ...string) (base stri
 	lines := make(chan string, 1)
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
-			if m := regexp.MustCompile(`msg=console .*url=(\S+)`).FindStringSubmatch(s.Text()); m != nil {
+			if m := consoleURL.FindStringSubmatch(s.Text()); m != nil {
 				lines <- m[1]
 			}
 		}
@@ -298,6 +300,30 @@ func TestConsoleSignIn(t *testing.T) {
 	}
 	if status, text := other.ask(http.MethodGet, "/api/session", nil, nil); status != http.StatusOK {
 		t.Errorf("the other browser: %d %s", status, text)
+	}
+}
+
+// A user has one watch of a realm, whatever the tabs and sessions.
+func TestConsoleWatchesOnce(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	data := filepath.Join(t.TempDir(), "data")
+	p := startUp(ctx, t, "--data", data, "--auth", "--console", "none").awaitReady(ctx, data)
+	watches := func() float64 { return sumOfMetric(ctx, t, p.address, "coppice_graph_watches") }
+	before := watches()
+	base := startConsole(ctx, t, "--server", p.server)
+	for i, name := range []string{"operator", "operator", "viewer"} {
+		user := newBrowser(ctx, t, base)
+		user.signIn(view.SignIn{User: name, Password: passwordOf(t, data, name)})
+		for range 2 {
+			conn := user.live()
+			user.follow(conn, view.Ask{ID: 1, Realm: "default", View: view.ViewOverview})
+			user.follow(conn, view.Ask{ID: 2, Realm: "default", View: view.ViewObject, UID: "00000000-0000-4000-8000-000000000000"})
+			user.news(conn, func(n view.News) bool { return n.ID == 1 && n.Overview != nil && !n.Overview.Loading })
+		}
+		if has, want := watches()-before, []float64{1, 1, 2}[i]; has != want {
+			t.Errorf("with session %d, the graph service has %v watches of consoles, want %v", i+1, has, want)
+		}
 	}
 }
 

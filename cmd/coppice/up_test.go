@@ -26,7 +26,7 @@ import (
 
 // upProcess is a `coppice up` that runs.
 type upProcess struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	lines chan string
 	wait  func() error

@@ -24,17 +24,17 @@ import (
 // have a standard input, and run in the background.
 
 // program copies this test's program as coppice into a folder of the test, and returns its path.
-func program(t *testing.T) string {
-	t.Helper()
+func program(tb testing.TB) string {
+	tb.Helper()
 	self, err := os.Executable()
-	must.Succeed(t, err)
-	path := filepath.Join(t.TempDir(), "coppice") // no symbolic link, since bench starts its own program
+	must.Succeed(tb, err)
+	path := filepath.Join(tb.TempDir(), "coppice") // no symbolic link, since bench starts its own program
 	if os.Link(self, path) == nil {
 		return path
 	}
 	text, err := os.ReadFile(self)
-	must.Succeed(t, err)
-	must.Succeed(t, os.WriteFile(path, text, 0o700))
+	must.Succeed(tb, err)
+	must.Succeed(tb, os.WriteFile(path, text, 0o700))
 	return path
 }
 

@@ -1,4 +1,5 @@
-import type { Failure, SignIn } from "../src/api/types.ts";
+import type { ChangeParked, Failure, SignIn } from "../src/api/types.ts";
+import { Deletions } from "./deletions.ts";
 import { Fixtures } from "./fixtures.ts";
 
 /** answer returns status and body of the reply to a request. The user is ana, with the password secret. */
@@ -23,10 +24,27 @@ export function answer(state: { signedIn: boolean }, method: string, url: URL, t
   if (!state.signedIn) {
     return failure(401, "SignedOut", "There is no session; sign in.");
   }
+  const d = new Deletions(Date.now());
+  const value = (name: string) => url.searchParams.get(name) ?? "";
   const [, , , realm, what, resource, , name] = url.pathname.split("/").map(decodeURIComponent);
   switch (what) {
     case "overview":
       return [200, { ...(realm === "staging" ? f.healthy() : f.busy()), realm }];
+    case "rights":
+      return [200, d.rights(url.searchParams.getAll("finalizer"))];
+    case "plan":
+      return [200, d.plan(value("policy") || "Background")];
+    case "below":
+      return [200, d.below(value("uid"), url.searchParams.get("resource"), Number(value("from")))];
+    case "delete":
+      return [200, d.deleted];
+    case "deletion":
+      return [200, d.progress("Running")];
+    case "finalizer":
+    case "resume":
+      return [200, { says: "It is done", warnings: [] }];
+    case "parked":
+      return [200, method === "GET" ? d.parked(Number(value("after"))) : { done: ((JSON.parse(text) as ChangeParked).ids ?? []).length, failed: [] }];
     case "kinds":
       return [200, f.kinds];
     case "family":
@@ -35,6 +53,13 @@ export function answer(state: { signedIn: boolean }, method: string, url: URL, t
       return [200, f.found(url.searchParams.get("q") ?? "")];
     case "history":
       return [200, f.history(url.searchParams.has("before") ? 1 : undefined)];
+    case "events":
+      if (/\D/.test(url.searchParams.get("cause") ?? "")) {
+        return failure(400, "BadRequest", "cause=x is not a revision: give a whole number from 1 on");
+      }
+      return [200, url.searchParams.has("before") ? f.olderEvents() : f.events()];
+    case "cascade":
+      return [200, f.cascade(Number(url.searchParams.get("root")), url.searchParams.has("from"))];
     case "objects":
       if (resource === "secrets") {
         return [200, f.secret(url.searchParams.get("reveal") === "true")];

@@ -1,4 +1,4 @@
-import type { Family, Found, History, Kind, ObjectPage, Overview, Ref, Relative, Session, Terminating, Ways } from "../src/api/types.ts";
+import type { Cascade, EventRow, Events, Family, Found, History, Kind, ObjectPage, Overview, Ref, Relative, Session, Terminating, Ways } from "../src/api/types.ts";
 
 /** What the server of development and the unit tests send. Times are before the time that is given. */
 export class Fixtures {
@@ -286,6 +286,56 @@ status:
   found(q: string): Found {
     const all = [this.relative(this.web, "Terminating", 1, 2), this.relative(this.pod, "Blocked", 1, 0), this.relative({ resource: "configmaps", namespace: "shop", name: "web", uid: "c0ffee00-0000-4000-8000-000000000001" }, "Present", 2, 0)];
     return { matches: all.filter((r) => r.name.includes(q)), more: true };
+  }
+
+  /** events has a deletion whose command is in olderEvents. */
+  events(): Events {
+    const row = (root: number, last: number, ago: number, more: Partial<EventRow>): EventRow => {
+      const time = this.ago(ago);
+      return { root, first: last, last, begins: true, time, latest: time, object: this.web, objects: 1, counts: [{ type: "ObjectUpdated", count: 1, own: 1 }], actor: "ana", verb: "apply", type: "ObjectUpdated", ...more };
+    };
+    return {
+      rows: [
+        row(48_940, 940, 30, { note: "generation 4" }),
+        { ...row(48_812, 930, 600, { begins: false, verb: "delete", type: "DeletionMarked", counts: [{ type: "DeletionMarked", count: 2 }, { type: "ObjectDeleted", count: 12_030 }] }), time: this.ago(7_320) },
+        { root: 0, mark: "Realm", first: 920, last: 920, begins: false, time: this.ago(700), latest: this.ago(700), object: { resource: "", name: "" }, objects: 0, counts: [], type: "RealmResumed", actor: "ana", says: "The realm was resumed: it deletes objects again." },
+        row(48_800, 915, 90_000, { actor: "ci", verb: "import", type: "ObjectCreated", objects: 40, counts: [{ type: "ObjectCreated", count: 40, own: 40 }] }),
+        { root: 0, mark: "Skipped", first: 912, last: 912, begins: false, time: this.ago(90_100), latest: this.ago(90_100), object: { resource: "", name: "" }, objects: 0, counts: [], says: "The message at position 912 of the log is no commit of the realm, and graph services skip it: it has no key of the realm." },
+      ],
+      before: 900,
+      last: 940,
+      searched: this.ago(90_100),
+      missing: [],
+    };
+  }
+
+  olderEvents(): Events {
+    const [, deletion] = this.events().rows ?? [];
+    if (deletion === undefined) {
+      throw new Error("the events have a deletion");
+    }
+    const time = this.ago(7_320);
+    return {
+      rows: [
+        { ...deletion, begins: true, first: 850, last: 860, time, latest: time, counts: [{ type: "DeletionMarked", count: 1, own: 1 }, { type: "ObjectDeleted", count: 4 }] },
+        { root: 0, mark: "Lost", first: 1, last: 800, begins: false, time: this.ago(100_000), latest: this.ago(100_000), object: { resource: "", name: "" }, objects: 0, counts: [], says: "Commits cannot be read: sequence 1 is neither in the log nor in the archive any more." },
+      ],
+      last: 940,
+      missing: [],
+    };
+  }
+
+  cascade(root: number, later: boolean): Cascade {
+    const [removed, marked, updated] = this.history().events ?? [];
+    if (removed === undefined || marked === undefined || updated === undefined) {
+      throw new Error("a history has events");
+    }
+    if (root !== 48_812) {
+      return { events: [{ ...updated, revision: root }], missing: [] };
+    }
+    return later
+      ? { events: [{ ...removed, ...this.pod, revision: 48_935, type: "ObjectDeleted" }], missing: [] }
+      : { events: [marked, removed], from: 930, skip: 2, searched: this.ago(600), missing: [] };
   }
 
   history(before?: number): History {

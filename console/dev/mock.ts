@@ -3,6 +3,7 @@ import type { Plugin } from "vite";
 import { type WebSocket, WebSocketServer } from "ws";
 import type { Ask } from "../src/api/types.ts";
 import { answer } from "./answers.ts";
+import { Deletions } from "./deletions.ts";
 import { Fixtures } from "./fixtures.ts";
 
 /** The policy of the real server. Vite's own server of development needs inline styles, so that only its preview has it. */
@@ -64,8 +65,20 @@ function follow(ws: WebSocket): void {
     const send = () => {
       const f = new Fixtures(Date.now() - n * 2000);
       n++;
+      if (ask.view === "Events") {
+        const [row] = f.events().rows ?? [];
+        const time = new Date().toISOString();
+        ws.send(JSON.stringify({ id: ask.id, events: { rows: row && [{ ...row, root: 50_000 + n, first: 1000 + n, last: 1000 + n, time, latest: time }], last: 1000 + n, missing: [] } }));
+        return;
+      }
       if (ask.view === "Object") {
         ws.send(JSON.stringify({ id: ask.id, changed: true }));
+        return;
+      }
+      if (ask.view === "Deletion") {
+        const removed = Math.min(12_034, 8_000 + n * 425);
+        const deletion = new Deletions(Date.now() - n * 2000).progress(removed < 12_034 ? "Running" : "Ended", { removed, remaining: 12_034 - removed });
+        ws.send(JSON.stringify({ id: ask.id, deletion }));
         return;
       }
       const overview = ask.realm === "staging" ? f.healthy() : f.busy();
@@ -77,7 +90,7 @@ function follow(ws: WebSocket): void {
       }
       ws.send(JSON.stringify({ id: ask.id, overview: { ...overview, realm: ask.realm } }));
     };
-    if (ask.view === "Overview") {
+    if (ask.view !== "Object") {
       send();
     }
     timers.set(ask.id, setInterval(send, 2000));

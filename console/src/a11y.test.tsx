@@ -9,11 +9,15 @@ const object = "/r/default/o/deployments.apps/shop/web?uid=4b0c7a52-91de-4a0e-8a
 const pages: [string, string, () => Promise<unknown>][] = [
   ["overview", "/r/default", () => screen.findByRole("region", { name: "Storage" })],
   ["healthy overview", "/r/staging", () => screen.findByRole("region", { name: "Storage" })],
-  ["object", object, () => Promise.all([screen.findByRole("treeitem", { name: /web-7d4-x/ }), screen.findByText("ObjectUpdated")])],
-  ["Secret", "/r/default/o/secrets/shop/tls", () => Promise.all([screen.findByRole("button", { name: "Show values" }), screen.findByText("ObjectUpdated")])],
-  ["removed object", "/r/default/o/pods/shop/web-7d4-k", () => screen.findByText("ObjectUpdated")],
+  ["object", object, () => Promise.all([screen.findByRole("treeitem", { name: /web-7d4-x/ }), screen.findByText("Updated")])],
+  ["Secret", "/r/default/o/secrets/shop/tls", () => Promise.all([screen.findByRole("button", { name: "Show values" }), screen.findByText("Updated")])],
+  ["removed object", "/r/default/o/pods/shop/web-7d4-k", () => screen.findByText("Updated")],
+  ["plan of a deletion", "/r/default/delete/deployments.apps/shop/web", () => Promise.all([screen.findByRole("treeitem", { name: /web-7d4/ }), screen.findByRole("textbox", { name: /Type the name/ })])],
+  ["deletion", "/r/default/deletion/4b0c7a52?resource=deployments.apps&namespace=shop&name=web&rev=7", () => screen.findByRole("table", { name: "Objects that block the deletion" })],
+  ["parked work", "/r/default/parked", () => screen.findByRole("checkbox", { name: "Select all shown" })],
   ["unknown object", "/r/default/o/pods/shop/none", () => screen.findByRole("heading", { name: "No pods/none" })],
   ["unknown path", "/elsewhere", () => screen.findByRole("heading", { name: "No such page" })],
+  ["events", "/r/default/events", () => screen.findByRole("button", { name: "Show older" })],
   ["realms", "/realms", () => screen.findByRole("table", { name: "Realms" })],
   ["sign-in", "sign in", () => screen.findByRole("button", { name: "Sign in" })],
 ];

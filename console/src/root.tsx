@@ -6,8 +6,12 @@ import { live, sessions } from "./app.ts";
 import type { Session } from "./api/types.ts";
 import { routeOf } from "./lib/paths.ts";
 import { tick } from "./lib/time.ts";
+import { EventsPage } from "./pages/events/events.tsx";
+import { DeletePage } from "./pages/deletion/plan.tsx";
+import { ProgressPage } from "./pages/deletion/progress.tsx";
 import { ObjectView } from "./pages/object/object.tsx";
 import { OverviewPage } from "./pages/overview/overview.tsx";
+import { ParkedPage } from "./pages/parked/parked.tsx";
 import { Home, RealmsPage } from "./pages/realms.tsx";
 import { SignInPage } from "./pages/signin.tsx";
 import { UnknownPage, UnknownRealm } from "./pages/unknown.tsx";
@@ -68,7 +72,7 @@ function Views({ session }: { session: Session }) {
     );
   }
   return (
-    <Shell session={session} realm={realm}>
+    <Shell session={session} realm={realm} view={route.view}>
       <Guard key={pathname}>
         <Page session={session} route={route} pathname={pathname} />
       </Guard>
@@ -97,8 +101,16 @@ function Page({ session, route, pathname }: { session: Session; route: ReturnTyp
       return <RealmsPage session={session} />;
     case "overview":
       return <OverviewPage key={route.realm} realm={route.realm} />;
+    case "events":
+      return <EventsPage key={route.realm} realm={route.realm} />;
     case "object":
       return <ObjectView key={`${route.realm} ${pathname} ${route.object.uid ?? ""}`} realm={route.realm} object={route.object} />;
+    case "delete":
+      return <DeletePage key={`${route.realm} ${pathname} ${route.object.uid ?? ""}`} realm={route.realm} object={route.object} choice={route.choice} />;
+    case "deletion":
+      return <ProgressPage key={`${route.realm} ${route.root.uid}`} realm={route.realm} root={route.root} />;
+    case "parked":
+      return <ParkedPage key={route.realm} realm={route.realm} />;
     case "unknown":
       return <UnknownPage path={pathname} />;
   }

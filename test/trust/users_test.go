@@ -42,7 +42,7 @@ var usersFiles = flag.Int("users", 5, "number of users files that TestUsersFiles
 
 // Users of drawn users files can do what their rules allow, and nothing else: each verb on kinds and namespaces inside and outside of
 // the rules. A refused request changes nothing, and no reply reveals an object that the user may not get.
-func TestUsersFiles(t *testing.T) {
+func TestUsersFiles(t *testing.T) { //nolint:tparallel // the files come one at a time
 	t.Parallel()
 	for i := range *usersFiles {
 		for _, by := range []layer{both, graphOnly, natsOnly, cluster, tokens} {

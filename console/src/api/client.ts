@@ -1,5 +1,6 @@
-import { objectParts, path, query } from "../lib/paths.ts";
-import type { Failure, Family, Found, History, Kind, ObjectPage, Overview, Ref } from "./types.ts";
+import type { Choices } from "../lib/eventfilter.ts";
+import { type Choice, objectParts, path, query } from "../lib/paths.ts";
+import type { Cascade, ChangeParked, Deleted, Done, Events, Failure, Family, Found, History, Kind, ObjectPage, Overview, ParkedPage, ParkedResult, Plan, PlanBelow, Progress, Ref, RemoveFinalizer, Rights } from "./types.ts";
 
 /** Failed is the error of a request: the reply of the server, or why there is none. */
 export class Failed extends Error {
@@ -16,6 +17,14 @@ export const signedOut = "SignedOut";
 /** failureOf returns what an error says to people. */
 export function failureOf(error: unknown): Failure {
   return error instanceof Failed ? error.failure : { reason: "Internal", message: `The page failed: ${String(error)}. Reload it.` };
+}
+
+/**
+ * refused returns whether the server has refused a request, so that it did nothing. After each other error it may have been carried
+ * out: the reply was late or lost, or was not that of the console.
+ */
+export function refused(error: unknown): boolean {
+  return error instanceof Failed && error.status >= 400 && error.status < 500 && !["Timeout", "Unreachable", "Internal"].includes(error.failure.reason);
 }
 
 /** Options are those of a request. */
@@ -106,9 +115,59 @@ export class Client {
     return (await this.get(path("api", "realms", realm, "search") + query({ q }), options)) as Found;
   }
 
+  async rights(realm: string, { resource, namespace, finalizers = [] }: { resource?: string | undefined; namespace?: string | undefined; finalizers?: readonly string[] | undefined }): Promise<Rights> {
+    const named = query({ resource, namespace });
+    const all = finalizers.map((name) => `finalizer=${encodeURIComponent(name)}`).join("&");
+    return (await this.get(path("api", "realms", realm, "rights") + named + (all === "" ? "" : `${named === "" ? "?" : "&"}${all}`), { background: true })) as Rights;
+  }
+
+  async plan(realm: string, object: Ref, { policy, grace }: Choice, options?: Options): Promise<Plan> {
+    return (await this.get(path("api", "realms", realm, "plan", ...objectParts(object)) + query({ uid: object.uid, policy, grace }), options)) as Plan;
+  }
+
+  async below(realm: string, planID: string, uid: string, resource: string | undefined, from: number): Promise<PlanBelow> {
+    return (await this.get(path("api", "realms", realm, "below", planID) + query({ uid, resource, from: from || undefined }))) as PlanBelow;
+  }
+
+  /** delete deletes an object, if that still does what the plan with this name says. */
+  /** delete deletes the object of a plan, just as the plan says unless it is unbound. */
+  async delete(realm: string, { object, plan, unbound }: Plan): Promise<Deleted> {
+    return (await this.call("POST", path("api", "realms", realm, "delete"), { object, plan, ...(unbound ? { unbound } : {}) })) as Deleted;
+  }
+
+  /** deletion says how far a deletion is. after is the revision of the event that began it, if that is known. */
+  async deletion(realm: string, uid: string, after?: number, options?: Options): Promise<Progress> {
+    return (await this.get(path("api", "realms", realm, "deletion") + query({ uid, after }), options)) as Progress;
+  }
+
+  async removeFinalizer(realm: string, body: RemoveFinalizer): Promise<Done> {
+    return (await this.call("POST", path("api", "realms", realm, "finalizer"), body)) as Done;
+  }
+
+  async parked(realm: string, after: number | undefined, options?: Options): Promise<ParkedPage> {
+    return (await this.get(path("api", "realms", realm, "parked") + query({ after }), options)) as ParkedPage;
+  }
+
+  async changeParked(realm: string, body: ChangeParked): Promise<ParkedResult> {
+    return (await this.call("POST", path("api", "realms", realm, "parked"), body)) as ParkedResult;
+  }
+
+  async resume(realm: string): Promise<Done> {
+    return (await this.call("POST", path("api", "realms", realm, "resume"), {})) as Done;
+  }
+
   async history(realm: string, object: Ref, before?: number, options?: Options): Promise<History> {
     const { uid, resource, namespace, name } = object;
     return (await this.get(path("api", "realms", realm, "history") + query({ uid, resource, namespace, name, before }), options)) as History;
+  }
+
+  async events(realm: string, choices: Choices, before?: number, options?: Options): Promise<Events> {
+    return (await this.get(path("api", "realms", realm, "events") + query({ ...choices, before }), options)) as Events;
+  }
+
+  /** cascade reads the events of a row. from and skip are those of the reply before. */
+  async cascade(realm: string, root: number, choices: Choices, from?: number, skip?: number, options?: Options): Promise<Cascade> {
+    return (await this.get(path("api", "realms", realm, "cascade") + query({ ...choices, root, from, skip: skip === 0 ? undefined : skip }), options)) as Cascade;
   }
 }
 

@@ -123,7 +123,7 @@ export class Live {
   private back(): void {
     if (this.missed) {
       this.missed = false;
-      for (const { listener } of this.asked.values()) {
+      for (const { listener } of [...this.asked.values()]) { // a listener may ask for something else
         listener.again();
       }
     }

@@ -24,6 +24,8 @@ export interface Session {
 export interface Failure {
   reason: string;
   message: string;
+  causes?: string[];
+  call?: number;
   retry?: boolean;
 }
 
@@ -103,15 +105,138 @@ export interface Ask {
   realm?: string;
   view?: string;
   uid?: string;
+  events?: EventFilter;
+  after?: number;
 }
 
 export interface News {
   id: number;
   overview?: Overview;
   changed?: boolean;
+  deletion?: Progress;
+  events?: Events;
   error?: Failure;
   lost?: string;
   found?: boolean;
+}
+
+export interface Rights {
+  delete: boolean;
+  plan: boolean;
+  removeFinalizers: string[] | null;
+  forceFinalizers: string[] | null;
+  listParked: boolean;
+  retryParked: boolean;
+  dropParked: boolean;
+  resume: boolean;
+  events: boolean;
+}
+
+export interface Plan {
+  id: string;
+  plan: string;
+  revision: number;
+  object: Ref;
+  policy: string;
+  counts: PlanCounts;
+  says: string;
+  confirm: boolean;
+  goes: number;
+  unbound?: boolean;
+  waits: string[] | null;
+  notes: string[] | null;
+  root: PlanNode;
+  below: PlanBelow;
+  command?: string;
+  missing: Missing[] | null;
+}
+
+export interface PlanBelow {
+  nodes: PlanNode[] | null;
+  from: number;
+  total: number;
+}
+
+export interface Delete {
+  object: Ref;
+  plan: string;
+  unbound?: boolean;
+}
+
+export interface Deleted {
+  object: Ref;
+  pending: boolean;
+  revision: number;
+  warnings: string[] | null;
+}
+
+export interface Progress {
+  root: Ref;
+  gone?: boolean;
+  began: string;
+  remaining: number;
+  removed: number;
+  rate: number;
+  blocked: number;
+  state: string;
+  loading?: boolean;
+  partial?: boolean;
+  waiting: Terminating[] | null;
+}
+
+export interface RemoveFinalizer {
+  object: Ref;
+  finalizer: string;
+  reason: string;
+  force?: boolean;
+  call?: number;
+}
+
+export interface Done {
+  says: string;
+  warnings: string[] | null;
+}
+
+export interface ParkedPage {
+  work: ParkedWork[] | null;
+  next?: number;
+}
+
+export interface ChangeParked {
+  action: string;
+  ids: number[] | null;
+}
+
+export interface ParkedResult {
+  done: number;
+  failed: string[] | null;
+}
+
+export interface EventFilter {
+  resource?: string;
+  namespace?: string;
+  name?: string;
+  uid?: string;
+  actor?: string;
+  cause?: number;
+  since?: string;
+  until?: string;
+}
+
+export interface Events {
+  rows: EventRow[] | null;
+  before?: number;
+  searched?: string;
+  last: number;
+  missing: Missing[] | null;
+}
+
+export interface Cascade {
+  events: LogEvent[] | null;
+  from?: number;
+  skip?: number;
+  searched?: string;
+  missing: Missing[] | null;
 }
 
 export interface Realm {
@@ -261,6 +386,59 @@ export interface Ref {
   uid?: string;
 }
 
+export interface PlanCounts {
+  removed: number;
+  removedLater: number;
+  blocked: number;
+  orphaned: number;
+  stripped: number;
+  kept: number;
+  protected: number;
+}
+
+export interface PlanNode {
+  resource: string;
+  namespace?: string;
+  name: string;
+  uid?: string;
+  group?: number;
+  outcome: string;
+  says: string;
+  terminating?: boolean;
+  uncertain?: boolean;
+  children: number;
+  below: number;
+}
+
+export interface ParkedWork {
+  id: number;
+  time: string;
+  subject: string;
+  by: string;
+  attempts: number;
+  error: string;
+  says: string;
+  object?: Ref;
+}
+
+export interface EventRow {
+  root: number;
+  mark?: string;
+  first: number;
+  last: number;
+  begins: boolean;
+  time: string;
+  latest: string;
+  actor?: string;
+  verb?: string;
+  note?: string;
+  type?: string;
+  object: Ref;
+  objects: number;
+  says?: string;
+  counts: EventCount[] | null;
+}
+
 export interface Cure {
   says: string;
   command?: string;
@@ -371,6 +549,12 @@ export interface PendingWork {
   what: string;
   since: string;
   due?: string;
+}
+
+export interface EventCount {
+  type: string;
+  count: number;
+  own?: number;
 }
 
 export interface LateDependents {

@@ -16,8 +16,13 @@ export function visibleLines(text: string): string {
   return text.replace(hidden, (c) => (c === "\n" || c === "\t" ? c : escaped(c)));
 }
 
+/** capital returns a text that begins with a capital letter. */
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** sentence returns an error of the server, which begins with a small letter and has no full stop, as a sentence. */
 export function sentence(text: string): string {
-  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  const first = capital(text);
   return first === "" || /[.!?]$/.test(first) ? first : `${first}.`;
 }

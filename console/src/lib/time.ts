@@ -29,6 +29,15 @@ export function duration(ms: number): string {
   return ms < day ? parts(ms, hour, "h", minute, "min") : parts(ms, day, "d", hour, "h");
 }
 
+/** precise returns a time span in its two largest units, seconds too, such as "1 min 12 s". */
+export function precise(ms: number): string {
+  if (ms < minute || ms >= hour) {
+    return duration(ms);
+  }
+  const seconds = Math.floor((ms % minute) / second);
+  return `${Math.floor(ms / minute)} min` + (seconds === 0 ? "" : ` ${seconds} s`);
+}
+
 /** relative returns a time as seen from now. Clocks of servers and browsers differ a little: up to 2 s are "now". */
 export function relative(time: string, at: number): string {
   const past = at - Date.parse(time);

@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Session } from "../api/types.ts";
 import { go } from "../lib/go.ts";
-import { overviewPath } from "../lib/paths.ts";
+import { eventsPath, overviewPath, parkedPath, type Route } from "../lib/paths.ts";
+import { useRights } from "../lib/rights.ts";
 import { visible } from "../lib/text.ts";
 import { Logo } from "../ui/icons.tsx";
 import { Link } from "../ui/link.tsx";
@@ -12,7 +13,7 @@ import { Menu } from "./menu.tsx";
 import { Search } from "./search.tsx";
 
 /** Shell is around each view of a person who is signed in. */
-export function Shell({ session, realm, children }: { session: Session; realm: string | undefined; children: ComponentChildren }) {
+export function Shell({ session, realm, view, children }: { session: Session; realm: string | undefined; view?: Route["view"]; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const help = () => {
     if (!dialog.current?.open) {
@@ -46,10 +47,34 @@ export function Shell({ session, realm, children }: { session: Session; realm: s
         </button>
         <Menu session={session} help={help} />
       </header>
+      {realm !== undefined && <Views realm={realm} view={view} />}
       {children}
       <ConnectionBar />
       <Help dialog={dialog} />
     </>
+  );
+}
+
+/** Views leads to the views of a realm that the user may see. */
+function Views({ realm, view }: { realm: string; view: Route["view"] | undefined }) {
+  // What could not be read is offered: the view itself says whether the user may see it.
+  const { rights, failure } = useRights(realm);
+  return (
+    <nav class="views" aria-label="Views of the realm">
+      <Link href={overviewPath(realm)} current={view === "overview"}>
+        Overview
+      </Link>
+      {rights?.events !== false && (
+        <Link href={eventsPath(realm)} current={view === "events"}>
+          Events
+        </Link>
+      )}
+      {(rights?.listParked ?? failure !== undefined) && (
+        <Link href={parkedPath(realm)} current={view === "parked"}>
+          Parked work
+        </Link>
+      )}
+    </nav>
   );
 }
 

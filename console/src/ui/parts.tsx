@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Failure, Missing, Ref } from "../api/types.ts";
 import { objectPath } from "../lib/paths.ts";
-import { sentence, visible } from "../lib/text.ts";
+import { capital, sentence, visible } from "../lib/text.ts";
 import { absolute, duration, now, relative } from "../lib/time.ts";
 import { Icon, type IconName } from "./icons.tsx";
 import { Link } from "./link.tsx";
@@ -111,6 +111,18 @@ export function Problem({ failure, what, again }: { failure: Failure; what: stri
   );
 }
 
+/** Unread stands where something would be offered, if it could not be read whether the user may do it. */
+export function Unread({ what, failure, again }: { what: string; failure: Failure; again: () => void }) {
+  return (
+    <div class="unread" role="status">
+      <span title={visible(sentence(failure.message))}>Whether {what} could not be read.</span>{" "}
+      <button type="button" class="small" onClick={again}>
+        Try again
+      </button>
+    </div>
+  );
+}
+
 /** MissingParts says what could not be read, and why. */
 export function MissingParts({ missing }: { missing: readonly Missing[] | null }) {
   return (
@@ -118,7 +130,7 @@ export function MissingParts({ missing }: { missing: readonly Missing[] | null }
       {(missing ?? []).map((m) => (
         <Notice key={m.part} tone="wait">
           <p>
-            <strong>{visible(m.part)}</strong> could not be read: {visible(m.why)}
+            <strong>{visible(capital(m.part))}</strong> could not be read: {visible(m.why)}
           </p>
         </Notice>
       ))}

@@ -8,9 +8,9 @@ let first = true;
 
 /**
  * View is the main part of a page. It names the window, and moves the focus to its heading after a navigation: key identifies what
- * the view shows.
+ * the view shows. actions stand at the right of the heading.
  */
-export function View({ title, heading, children, of, wide }: { title: string; heading?: ComponentChildren; children: ComponentChildren; of: string; wide?: boolean }) {
+export function View({ title, heading, actions, children, of, wide }: { title: string; heading?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren; of: string; wide?: boolean }) {
   const h1 = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = title === "" ? product : `${title} · ${product}`;
@@ -26,9 +26,12 @@ export function View({ title, heading, children, of, wide }: { title: string; he
   }, [of]);
   return (
     <main id="main" class={wide ? "wide" : "narrow"}>
-      <h1 ref={h1} tabIndex={-1}>
-        {heading ?? title}
-      </h1>
+      <div class="title-row">
+        <h1 ref={h1} tabIndex={-1}>
+          {heading ?? title}
+        </h1>
+        {actions !== undefined && <div class="actions">{actions}</div>}
+      </div>
       {children}
     </main>
   );

@@ -25,8 +25,19 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/realms/{realm}/kinds", s.about((*realm).kindsPage))
 	mux.HandleFunc("GET /api/realms/{realm}/family", s.about((*realm).familyPage))
 	mux.HandleFunc("GET /api/realms/{realm}/search", s.about((*realm).searchPage))
-	mux.HandleFunc("GET /api/realms/{realm}/history", s.about((*realm).historyPage))
+	mux.HandleFunc("GET /api/realms/{realm}/history", s.about(searching((*realm).historyPage)))
+	mux.HandleFunc("GET /api/realms/{realm}/events", s.about(searching((*realm).eventsPage)))
+	mux.HandleFunc("GET /api/realms/{realm}/cascade", s.about(searching((*realm).cascadePage)))
 	mux.HandleFunc("GET /api/realms/{realm}/objects/{resource}/{namespace}/{name}", s.about((*realm).objectPage))
+	mux.HandleFunc("GET /api/realms/{realm}/rights", s.about((*realm).rightsPage))
+	mux.HandleFunc("GET /api/realms/{realm}/plan/{resource}/{namespace}/{name}", s.about((*realm).planPage))
+	mux.HandleFunc("GET /api/realms/{realm}/below/{id}", s.about((*realm).belowPage))
+	mux.HandleFunc("POST /api/realms/{realm}/delete", s.about((*realm).deleteObject))
+	mux.HandleFunc("GET /api/realms/{realm}/deletion", s.about((*realm).deletionPage))
+	mux.HandleFunc("POST /api/realms/{realm}/finalizer", s.about((*realm).removeFinalizer))
+	mux.HandleFunc("GET /api/realms/{realm}/parked", s.about((*realm).parkedPage))
+	mux.HandleFunc("POST /api/realms/{realm}/parked", s.about((*realm).changeParked))
+	mux.HandleFunc("POST /api/realms/{realm}/resume", s.about((*realm).resume))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "NotFound", "the console has no "+r.Method+" "+clip(r.URL.Path))
 	})
@@ -45,6 +56,7 @@ func (s *Server) signedIn(serve func(http.ResponseWriter, *http.Request, *sessio
 			refuse(w, http.StatusForbidden, "Forbidden", "the request lacks the token of the session; load the page again")
 		default:
 			s.sessions.used(n, r)
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 			serve(w, r, n)
 		}
 	}
@@ -98,11 +110,26 @@ func failureOf(err error) *failure {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &e):
-		return &failure{statusOf(e), view.Failure{Reason: string(e.Reason), Message: err.Error(), Retry: rpc.Retryable(err)}}
+		f := view.Failure{Reason: string(e.Reason), Message: err.Error(), Retry: rpc.Retryable(err)}
+		for _, c := range e.Causes {
+			f.Causes = append(f.Causes, causeText(c))
+		}
+		return &failure{statusOf(e), f}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &failure{http.StatusGatewayTimeout, view.Failure{Reason: string(client.ErrTimeout), Message: "no reply in time: " + err.Error(), Retry: true}}
 	}
 	return &failure{http.StatusBadGateway, view.Failure{Reason: string(client.ErrInternalError), Message: err.Error()}}
+}
+
+// causeText returns a cause as a sentence, without a period.
+func causeText(c client.Cause) string {
+	switch {
+	case c.Field == "":
+		return c.Message
+	case c.Message == "":
+		return c.Field + ": " + c.Reason
+	}
+	return c.Field + ": " + c.Message
 }
 
 // statusOf returns the status for an error of the object API.
@@ -118,6 +145,8 @@ func statusOf(e *client.Error) int {
 		return http.StatusConflict
 	case client.ErrExpired:
 		return http.StatusGone
+	case client.ErrRequestEntityTooLarge:
+		return http.StatusRequestEntityTooLarge
 	case client.ErrTooManyRequests:
 		return http.StatusTooManyRequests
 	case client.ErrServiceUnavailable:
@@ -132,6 +161,23 @@ func statusOf(e *client.Error) int {
 func fail(w http.ResponseWriter, err error) {
 	f := failureOf(err)
 	reply(w, f.status, f.Failure)
+}
+
+// maxBody is the size of the body of a request, in bytes.
+const maxBody = 64 << 10
+
+// readBody reads the body of a request. what is what it should be.
+func readBody(q *http.Request, what string, into any) error {
+	d := json.NewDecoder(q.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil && d.More() {
+		err = errors.New("it has more than one value")
+	}
+	if err != nil {
+		return badRequest("the body is not that of %s: %v", what, err)
+	}
+	return nil
 }
 
 // refuse replies with an error of this server.

@@ -37,7 +37,7 @@ func TestTopic(t *testing.T) {
 	t.Parallel()
 	var of topic[int]
 	of.init(0)
-	value, version := of.get()
+	_, version := of.get()
 	for i := range 100 {
 		of.set(i + 1)
 	}
@@ -70,7 +70,7 @@ func TestShared(t *testing.T) {
 	s := shared[int]{begin: func() int {
 		values++
 		return values
-	}, run: func(ctx context.Context, value int) {
+	}, run: func(ctx context.Context, _ int) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		ended <- struct{}{}

@@ -41,6 +41,7 @@ func (r *realm) historyPage(ctx context.Context, q *http.Request) (any, error) {
 		if err != nil {
 			return err
 		}
+		h.MaxKept, h.OnRealm = maxSearchKept, r.isOf
 		found, complete, err := h.Tail(ctx, eventsOfPage, history.AllCommits, client.LogOptions{UIDs: []string{uid}}, func(e *client.LogEvent) bool {
 			return e.UID == uid && e.Revision < before
 		})
@@ -48,7 +49,7 @@ func (r *realm) historyPage(ctx context.Context, q *http.Request) (any, error) {
 			return err
 		}
 		for _, e := range slices.Backward(found) {
-			is, err := eventOf(ctx, h, e)
+			is, err := eventOf(ctx, h.Find, e)
 			if err != nil {
 				return err
 			}
@@ -67,8 +68,8 @@ func (r *realm) historyPage(ctx context.Context, q *http.Request) (any, error) {
 }
 
 // eventOf returns an event with its causes.
-func eventOf(ctx context.Context, h *history.History, e client.LogEvent) (view.LogEvent, error) {
-	because, err := history.Because(ctx, e, h.Find)
+func eventOf(ctx context.Context, find history.Finder, e client.LogEvent) (view.LogEvent, error) {
+	because, err := history.Because(ctx, e, find)
 	return view.LogEvent{
 		Ref:      view.Ref{Resource: e.Resource, Namespace: e.Namespace, Name: e.Name, UID: e.UID},
 		Revision: e.Revision, Time: e.Time, Type: e.Type, Actor: e.Actor, Verb: e.Verb, Reason: history.ReasonName(e.Reason),

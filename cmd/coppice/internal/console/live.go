@@ -130,6 +130,10 @@ func (t *tab) news(ctx context.Context, a view.Ask) error {
 		return r.followOverview(ctx, func(encoded []byte) { t.send(rawOverview{a.ID, encoded}) })
 	case view.ViewObject:
 		return r.followObject(ctx, a.UID, func() { t.send(view.News{ID: a.ID, Changed: true}) })
+	case view.ViewDeletion:
+		return r.followDeletion(ctx, a.UID, a.After, func(p *view.Progress) { t.send(view.News{ID: a.ID, Deletion: p}) })
+	case view.ViewEvents:
+		return r.followEvents(ctx, a.Events, a.After, func(e *view.Events) { t.send(view.News{ID: a.ID, Events: e}) })
 	}
 	return badRequest("there is no view %q", clip(a.View))
 }

@@ -42,16 +42,10 @@ func kindOf(k client.Kind) view.Kind {
 
 // objectPage replies with an object, or with what is known of one that was removed.
 func (r *realm) objectPage(ctx context.Context, q *http.Request) (any, error) {
-	namespace, name, uid := q.PathValue("namespace"), q.PathValue("name"), q.FormValue("uid")
-	if namespace == noNamespace {
-		namespace = ""
-	}
-	k, err := r.kind(ctx, q.PathValue("resource"))
+	name, uid := q.PathValue("name"), q.FormValue("uid")
+	k, namespace, err := r.place(ctx, q)
 	if err != nil {
 		return nil, err
-	}
-	if k.Namespaced() != (namespace != "") {
-		return nil, badRequest("objects of the kind %s are named with a namespace if they have one, and else with %s in its place", client.ResourceOf(k), noNamespace)
 	}
 	p := view.ObjectPage{Ref: view.Ref{Resource: client.ResourceOf(k).String(), Namespace: namespace, Name: name}, Kind: kindOf(k)}
 	reader := r.reader(&p.Missing)

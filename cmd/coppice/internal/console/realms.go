@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/mirror"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/overview"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/view"
@@ -31,12 +32,19 @@ type realm struct {
 	graph     shared[*graph]
 	listed    cached[listing]
 	searching chan struct{} // a search at a time
+	rights    *rights
+	// created is when the realm was created, in Unix microseconds; 0 if that is not known. replaced: the realm was deleted,
+	// and another one has its name.
+	created  atomic.Int64
+	replaced atomic.Bool
 	// partial: the user may not get all objects.
 	partial atomic.Bool
 	// trouble says why the mirror is not up to date; "" if it is.
 	trouble topic[string]
 	// overviews has the overview, encoded.
 	overviews shared[*topic[[]byte]]
+	roots     rootsOf
+	logID     logID
 
 	mu    sync.Mutex
 	kinds *client.Kinds
@@ -64,6 +72,7 @@ func newRealm(u *user, name string) *realm {
 	}))
 	r.listed = cached[listing]{read: r.list, age: listAge, time: requestTime}
 	r.searching = make(chan struct{}, 1)
+	r.rights = newRights(r.client.Allowed, u.all.s.c.Now)
 	r.trouble.init("")
 	r.graph = shared[*graph]{begin: r.newGraph, run: r.watch, linger: mirrorLingers}
 	r.overviews = shared[*topic[[]byte]]{begin: func() *topic[[]byte] {
@@ -103,6 +112,10 @@ func (r *realm) watch(ctx context.Context, m *graph) {
 			if trouble, _ := r.trouble.get(); trouble != "" {
 				r.trouble.set("")
 			}
+			if e.Synced || e.Resource == client.KindsResource && m.Loaded() {
+				m.SetPartial(r.partial.Load())
+				r.learnKinds(ctx, m)
+			}
 			m.Apply(changeOf(e))
 		}
 		select {
@@ -110,6 +123,19 @@ func (r *realm) watch(ctx context.Context, m *graph) {
 		case <-time.After(watchAgainAfter):
 		}
 	}
+}
+
+// learnKinds tells a mirror which kinds are registered. If they cannot be read, it goes by what it knew before.
+func (r *realm) learnKinds(ctx context.Context, m *graph) {
+	kinds, err := r.client.Kinds(ctx)
+	if err != nil {
+		return
+	}
+	var list []mirror.Registered
+	for _, k := range kinds.All() {
+		list = append(list, mirror.Registered{Group: k.Group, Kind: k.Kind, Resource: k.Resource(), Namespaced: k.Scope != api.ScopeCluster})
+	}
+	m.SetKinds(list)
 }
 
 // look builds the overview until ctx ends.
@@ -206,6 +232,9 @@ func (r *realm) list(ctx context.Context) (listing, bool) {
 	}
 	if err == nil {
 		l.realm = found[0]
+		if at := l.realm.GetCreated(); !r.created.CompareAndSwap(0, at) && r.created.Load() != at {
+			r.replaced.Store(true)
+		}
 	}
 	if err := r.client.Allowed(ctx, client.Permission{Verb: bus.VerbStatus}); errors.Is(err, client.ErrForbidden) {
 		l.refused = err
@@ -217,6 +246,20 @@ func (r *realm) list(ctx context.Context) (listing, bool) {
 func (r *realm) check(ctx context.Context) error {
 	l, _ := r.listed.get(ctx)
 	return l.refused
+}
+
+// current returns an error if the realm was deleted, or deleted and created again.
+func (r *realm) current(ctx context.Context) error {
+	if err := r.check(ctx); err != nil {
+		return err
+	}
+	if lost, _ := r.user.lost.get(); lost == "" {
+		_, _ = r.log(ctx) // an error may pass
+	}
+	if r.replaced.Load() {
+		return r.again()
+	}
+	return nil
 }
 
 // followOverview calls send with each new overview, until ctx ends.

@@ -62,6 +62,8 @@ type Server struct {
 	sessions *sessions
 	users    *users
 	health   *health
+	searches chan struct{} // a place for each request that searches the log
+	planning chan struct{} // the same for requests that plan a deletion
 	signIns  *signInLimits
 	metrics  *metrics
 }
@@ -124,6 +126,7 @@ func Listen(c Config) (*Server, error) {
 	}
 	s.sessions = newSessions(c.Idle, port, own.secure)
 	s.users = newUsers(s)
+	s.searches, s.planning = make(chan struct{}, maxSearches), make(chan struct{}, plansAtOnce)
 	s.health = newHealth(c.Services)
 	pages, err := newPages(c.Assets)
 	if err != nil {

@@ -101,7 +101,7 @@ func (s *sessions) makeRoom(u *user) {
 }
 
 func (s *sessions) cookieOf(value string, maxAge int) *http.Cookie {
-	return &http.Cookie{Name: s.cookie, Value: value, Path: "/", HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode, MaxAge: maxAge}
+	return &http.Cookie{Name: s.cookie, Value: value, Path: "/", HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode, MaxAge: maxAge} //nolint:gosec // without TLS it cannot be Secure
 }
 
 func (s *sessions) forget(n *session) {

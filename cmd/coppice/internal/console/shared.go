@@ -32,7 +32,7 @@ func (s *shared[T]) join(ctx context.Context) (value T, leave func()) {
 	}
 	if s.cancel == nil {
 		var running context.Context
-		running, s.cancel = context.WithCancel(ctx)
+		running, s.cancel = context.WithCancel(ctx) //nolint:gosec // leave calls it
 		s.value = s.begin()
 		go s.run(running, s.value)
 	}

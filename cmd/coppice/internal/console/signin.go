@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net"
@@ -34,7 +33,6 @@ const (
 	signInBurst      = 20
 	signInsAtOnce    = 4
 	signInTime       = 10 * time.Second
-	maxSignInBody    = 64 << 10
 	maxAddresses     = 10_000
 )
 
@@ -101,8 +99,9 @@ func (s *Server) beginSession(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (*session, error) {
 	var in view.SignIn
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxSignInBody)).Decode(&in); err != nil {
-		return nil, badRequest("the body is not that of a sign-in: %v", err)
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := readBody(r, "a sign-in", &in); err != nil {
+		return nil, err
 	}
 	l, err := s.loginOf(&in)
 	if err != nil {

@@ -31,6 +31,11 @@ type user struct {
 	all  *users
 	key  [sha256.Size]byte
 
+	planning *places
+	searches *places
+	// following has a place for each live view of events.
+	following chan struct{}
+
 	mu       sync.Mutex
 	sessions int
 	realms   map[string]*realm
@@ -40,6 +45,8 @@ type user struct {
 type users struct {
 	s      *Server
 	secret []byte // of the keys, so that memory has no passwords
+
+	plans plans
 
 	mu  sync.Mutex
 	all map[[sha256.Size]byte]*user
@@ -54,7 +61,10 @@ func newUsers(s *Server) *users {
 // signIn connects a user to NATS, which checks the credentials each time. The result must be released, unless a session
 // does that.
 func (us *users) signIn(ctx context.Context, l Login) (*user, error) {
-	u := &user{all: us, key: us.keyOf(l), sessions: 1, realms: map[string]*realm{}}
+	u := &user{
+		all: us, key: us.keyOf(l), sessions: 1, realms: map[string]*realm{},
+		planning: newPlaces("plan deletions", us.s.planning, userPlansAtOnce), searches: newPlaces("search the log", us.s.searches, searchesOfUser), following: make(chan struct{}, maxEventViews),
+	}
 	u.lost.init("")
 	u.ctx, u.cancel = context.WithCancel(us.s.ctx)
 	var err error
@@ -144,7 +154,7 @@ const requestTime = 5 * time.Second
 
 // client returns a client of a realm.
 func (u *user) client(realm string, opts ...client.Option) *client.Client {
-	return client.New(u.nc, append(opts, client.WithRealm(realm), client.WithActor(u.actor), client.WithTimeout(requestTime), client.WithRetryTimeout(requestTime))...)
+	return client.New(u.nc, append([]client.Option{client.WithRealm(realm), client.WithActor(u.actor), client.WithTimeout(requestTime), client.WithRetryTimeout(requestTime)}, opts...)...)
 }
 
 // maxRealms is the number of realms that the console keeps for a user.
@@ -159,7 +169,11 @@ func (u *user) open(ctx context.Context, name string) (*realm, error) {
 	r, many := u.realms[name], len(u.realms) >= maxRealms
 	u.mu.Unlock()
 	if r != nil {
-		return r, r.check(ctx)
+		err := r.check(ctx)
+		if !r.replaced.Load() {
+			return r, err
+		}
+		u.forget(r)
 	}
 	if many {
 		return nil, &client.Error{Reason: client.ErrTooManyRequests, Message: fmt.Sprintf("the console shows at most %d realms to a user; sign out in all browsers and in again", maxRealms)}
@@ -175,4 +189,13 @@ func (u *user) open(ctx context.Context, name string) (*realm, error) {
 	}
 	u.realms[name] = r
 	return r, nil
+}
+
+// forget drops what is known of a realm that was deleted: another one has its name, whose revisions begin again.
+func (u *user) forget(r *realm) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.realms[r.name] == r {
+		delete(u.realms, r.name)
+	}
 }

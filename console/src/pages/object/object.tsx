@@ -2,13 +2,14 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { client, live } from "../../app.ts";
 import type { Failure, ObjectPage, Ref } from "../../api/types.ts";
 import { count } from "../../lib/numbers.ts";
-import { nameOf, overviewPath } from "../../lib/paths.ts";
+import { deletePath, nameOf, overviewPath } from "../../lib/paths.ts";
 import { useRead } from "../../lib/read.ts";
+import { type RightsRead, useRights } from "../../lib/rights.ts";
 import { sentence, visible, visibleLines } from "../../lib/text.ts";
 import { Throttle } from "../../lib/throttle.ts";
 import { Link } from "../../ui/link.tsx";
 import { useKinds } from "../../ui/mentions.tsx";
-import { Ago, Copy, Loading, MissingParts, Notice, Problem, Section } from "../../ui/parts.tsx";
+import { Ago, Copy, Loading, MissingParts, Notice, Problem, Section, Unread } from "../../ui/parts.tsx";
 import { StateMark } from "../../ui/state.tsx";
 import { View } from "../../ui/view.tsx";
 import { HistoryList } from "./history.tsx";
@@ -57,10 +58,22 @@ export function ObjectView({ realm, object }: { realm: string; object: Ref }) {
     }
   }, [reveal, again]);
 
+  const finalizers = (page?.explanation.finalizers ?? []).filter((f) => !f.builtIn).map((f) => f.name);
+  const rights = useRights(realm, { resource: object.resource, namespace: object.namespace, finalizers });
+  const shownFinalizers = useRef(false);
+  const hasFinalizers = finalizers.length > 0;
+  useEffect(() => {
+    if (hasFinalizers && !shownFinalizers.current && new URLSearchParams(location.search).get("at") === "finalizers") {
+      shownFinalizers.current = true;
+      const part = document.getElementById("finalizers");
+      part?.scrollIntoView({ block: "center" });
+      part?.focus({ preventScroll: true });
+    }
+  }, [hasFinalizers]);
   const name = visible(nameOf(object));
   const unknown = page === undefined && read.failure?.reason === "NotFound";
   return (
-    <View title={unknown ? `No ${name}` : name} heading={unknown ? undefined : <Title object={page ?? object} />} of={`object ${realm} ${name} ${object.uid ?? ""}`} wide>
+    <View title={unknown ? `No ${name}` : name} heading={unknown ? undefined : <Title object={page ?? object} />} of={`object ${realm} ${name} ${object.uid ?? ""}`} actions={<Actions realm={realm} page={page} rights={rights} />} wide>
       {page === undefined ? (
         <NotShown realm={realm} object={object} failure={read.failure} again={again} />
       ) : (
@@ -69,17 +82,36 @@ export function ObjectView({ realm, object }: { realm: string; object: Ref }) {
           {read.failure !== undefined && <Problem what="The object could not be read again; what is shown may be old." failure={read.failure} again={again} />}
           {stopped !== undefined && <Problem what="This page does not follow the object." failure={stopped} again={again} />}
           <MissingParts missing={page.missing} />
-          <Why realm={realm} page={page} />
+          <Why realm={realm} page={page} rights={rights} />
           <ObjectWarnings page={page} />
           <div class={page.state === "Removed" ? undefined : "columns even"}>
             {uid !== undefined && page.state !== "Removed" && <Tree realm={realm} uid={uid} namespace={page.namespace} changes={changes} />}
-            <HistoryList realm={realm} object={{ ...object, ...(uid === undefined ? {} : { uid }) }} changes={changes} />
+            <HistoryList realm={realm} object={{ ...object, ...(uid === undefined ? {} : { uid }) }} changes={changes} events={rights.rights?.events !== false} />
           </div>
           {page.manifest !== undefined && page.manifest !== "" && <Manifest page={page} revealed={revealed} wanted={reveal} reveal={setReveal} />}
           <ExplainText text={page.text} />
         </>
       )}
     </View>
+  );
+}
+
+/** Actions are what the user may do with an object. */
+function Actions({ realm, page, rights: read }: { realm: string; page: ObjectPage | undefined; rights: RightsRead }) {
+  if (page?.uid === undefined || page.state === "Removed") {
+    return null;
+  }
+  const { rights, failure, again } = read;
+  if (rights === undefined && failure !== undefined) {
+    return <Unread what="you may delete it" failure={failure} again={again} />;
+  }
+  if (!rights?.delete || !rights.plan) {
+    return null;
+  }
+  return (
+    <Link href={deletePath(realm, { resource: page.resource, name: page.name, uid: page.uid, ...(page.namespace === undefined ? {} : { namespace: page.namespace }) })} class="button">
+      Delete…
+    </Link>
   );
 }
 

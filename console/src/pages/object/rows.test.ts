@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { Fixtures } from "../../../dev/fixtures.ts";
 import type { Family } from "../../api/types.ts";
-import { type Branch, type Row, moveOf, rowsOf } from "./rows.ts";
+import { moveOf } from "../../lib/tree.ts";
+import { type Branch, type Row, rowsOf } from "./rows.ts";
 
 const f = new Fixtures(0);
 const web = f.web.uid ?? "";

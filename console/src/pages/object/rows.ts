@@ -1,5 +1,6 @@
 import type { Failure, Family, Relative } from "../../api/types.ts";
 import { nameOf } from "../../lib/paths.ts";
+import type { TreeRow } from "../../lib/tree.ts";
 
 /** Branch is what is known of the relatives of an object. */
 export interface Branch {
@@ -11,16 +12,8 @@ export interface Branch {
 
 export type Side = "owners" | "dependents";
 
-/** Row is a row of the tree. Its key is the path to it. */
-export interface Row {
-  key: string;
-  parent: string | undefined;
-  level: number;
-  position: number;
-  size: number;
-  label: string;
-  /** expanded is undefined if there is nothing below the row. */
-  expanded?: boolean;
+/** Row is a row of the tree. */
+export interface Row extends TreeRow {
   /** id is what is expanded: a side, or a side and the uid of an object. */
   id: string;
   shows:
@@ -114,43 +107,4 @@ function below(rows: Row[], at: At, branches: ReadonlyMap<string, Branch>, expan
   if (rest > 0) {
     rows.push({ key: `${parent}/more`, parent, level, position: size, size, label: "", id: "", shows: { is: "more", uid, rest } });
   }
-}
-
-/** Move is what a key does in a tree. */
-export type Move = { focus: string } | { toggle: Row } | { enter: Row };
-
-/** moveOf returns what a key does at a row, by the pattern of ARIA for trees. typed is what was typed shortly before, with the key. */
-export function moveOf(rows: readonly Row[], at: string, key: string, typed: string): Move | undefined {
-  const i = rows.findIndex((row) => row.key === at);
-  const row = rows[i];
-  if (row === undefined) {
-    return undefined;
-  }
-  const focus = (target: Row | undefined): Move | undefined => (target === undefined ? undefined : { focus: target.key });
-  switch (key) {
-    case "ArrowDown":
-      return focus(rows[i + 1]);
-    case "ArrowUp":
-      return focus(rows[i - 1]);
-    case "Home":
-      return focus(rows[0]);
-    case "End":
-      return focus(rows.at(-1));
-    case "ArrowRight":
-      if (row.expanded === false) {
-        return { toggle: row };
-      }
-      return row.expanded === true && rows[i + 1]?.parent === row.key ? focus(rows[i + 1]) : undefined;
-    case "ArrowLeft":
-      return row.expanded === true ? { toggle: row } : focus(rows.find((r) => r.key === row.parent));
-    case "Enter":
-    case " ":
-      return { enter: row };
-  }
-  if (typed === "") {
-    return undefined;
-  }
-  // One character goes to the next row; several stay at a row that matches all of them.
-  const from = typed.length === 1 ? i + 1 : i;
-  return focus([...rows.slice(from), ...rows.slice(0, from)].find((r) => r.label.toLowerCase().startsWith(typed.toLowerCase())));
 }

@@ -1,35 +1,21 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { client, live } from "../../app.ts";
 import { count, of } from "../../lib/numbers.ts";
-import { go, replace } from "../../lib/go.ts";
+import { go } from "../../lib/go.ts";
 import { objectPath } from "../../lib/paths.ts";
 import { visible } from "../../lib/text.ts";
 import { Throttle } from "../../lib/throttle.ts";
-import { Icon } from "../../ui/icons.tsx";
+import { openedIn, rememberOpened } from "../../lib/tree.ts";
 import { Link } from "../../ui/link.tsx";
 import { In, Loading, Notice, Problem, Section } from "../../ui/parts.tsx";
 import { StateMark } from "../../ui/state.tsx";
+import { TreeView } from "../../ui/tree.tsx";
 import { Families } from "./families.ts";
 import { Following, above, mostFollowed, openIn } from "./follow.ts";
-import { type Row, moveOf, rowsOf } from "./rows.ts";
+import { type Row, rowsOf } from "./rows.ts";
 
 /** What changes is read again at most that often, in ms. */
 const pause = 500;
-
-/** What the URL has at most of the rows that are open, so that it stays short enough to be sent. */
-const remembered = 30;
-
-/** expandedIn reads from the URL which rows are open. Both sides are open unless it says otherwise. */
-function expandedIn(search: string): Set<string> {
-  const open = new URLSearchParams(search).get("open");
-  return new Set(open === null ? ["owners", "dependents"] : open.split(",").filter((id) => id !== ""));
-}
-
-function remember(expanded: ReadonlySet<string>): void {
-  const params = new URLSearchParams(location.search);
-  params.set("open", [...expanded].slice(0, remembered).join(","));
-  replace(`${location.pathname}?${params.toString()}`);
-}
 
 /**
  * Tree shows owners and dependents of an object. changes counts the changes of the object after which they are read again. The tree
@@ -37,7 +23,7 @@ function remember(expanded: ReadonlySet<string>): void {
  */
 export function Tree({ realm, uid, namespace, changes }: { realm: string; uid: string; namespace: string | undefined; changes: number }) {
   const [families] = useState(() => new Families((of, from, background) => client.family(realm, of, from, { background })));
-  const [expanded, setExpanded] = useState(() => expandedIn(location.search));
+  const [expanded, setExpanded] = useState(() => openedIn(location.search, ["owners", "dependents"]));
   const branches = families.branches.value;
   const rows = rowsOf(uid, branches, expanded);
   useNews(realm, uid, families, rows, changes);
@@ -48,7 +34,7 @@ export function Tree({ realm, uid, namespace, changes }: { realm: string; uid: s
       next.add(row.id);
     }
     setExpanded(next);
-    remember(next);
+    rememberOpened(next);
   };
   const root = branches.get(uid);
   return (
@@ -119,27 +105,6 @@ interface RowsProps {
 }
 
 function Rows({ realm, namespace, rows, toggle, families }: RowsProps) {
-  const [at, setAt] = useState("owners");
-  const tree = useRef<HTMLDivElement>(null);
-  const typed = useRef({ text: "", time: 0 });
-  // If the row with the focus is removed, the one that takes its place gets the focus.
-  const place = useRef(0);
-  const found = rows.findIndex((row) => row.key === at);
-  const current = found >= 0 ? found : Math.min(place.current, rows.length - 1);
-  place.current = current;
-  const currentKey = rows[current]?.key ?? "owners";
-  const lost = found < 0;
-  const focused = useRef(false);
-  const focus = (key: string) => {
-    setAt(key);
-    [...(tree.current?.children ?? [])].find((row): row is HTMLElement => row instanceof HTMLElement && row.dataset.key === key)?.focus();
-  };
-  useEffect(() => {
-    if (lost && focused.current) {
-      focus(currentKey);
-    }
-  }, [lost, currentKey]);
-
   const enter = (row: Row) => {
     if (row.shows.is === "object") {
       go(objectPath(realm, row.shows.object));
@@ -151,74 +116,10 @@ function Rows({ realm, namespace, rows, toggle, families }: RowsProps) {
       toggle(row);
     }
   };
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) {
-      return;
-    }
-    const types = /^[\p{L}\p{N}._-]$/u.test(event.key);
-    if (types) {
-      const now = event.timeStamp;
-      typed.current = { text: now - typed.current.time < 700 ? typed.current.text + event.key : event.key, time: now };
-    }
-    const move = moveOf(rows, currentKey, event.key, types ? typed.current.text : "");
-    if (move === undefined) {
-      return;
-    }
-    event.preventDefault();
-    if ("focus" in move) {
-      focus(move.focus);
-    } else if ("toggle" in move) {
-      toggle(move.toggle);
-    } else {
-      enter(move.enter);
-    }
-  };
   return (
-    <div
-      ref={tree}
-      role="tree"
-      tabIndex={-1}
-      aria-label="Owners and dependents"
-      class="tree"
-      onKeyDown={onKeyDown}
-      onFocusIn={() => (focused.current = true)}
-      onFocusOut={(event) => {
-        // A row that is removed loses the focus to nothing.
-        focused.current = event.relatedTarget === null && !document.contains(event.target as Node);
-      }}
-    >
-      {rows.map((row) => (
-        // The tree has the keys of its rows.
-        // eslint-disable-next-line jsx-a11y/click-events-have-key-events
-        <div
-          key={row.key}
-          data-key={row.key}
-          role="treeitem"
-          class={`tree-row is-${row.shows.is}`}
-          style={{ "--level": row.level }}
-          tabIndex={row.key === currentKey ? 0 : -1}
-          aria-level={row.level}
-          aria-posinset={row.position}
-          aria-setsize={row.size}
-          aria-expanded={row.expanded}
-          aria-selected={false}
-          onFocus={() => setAt(row.key)}
-          onClick={(event) => {
-            if (!(event.target as HTMLElement).closest("a")) {
-              setAt(row.key);
-              if (row.expanded !== undefined) {
-                toggle(row);
-              } else if (row.shows.is !== "object") {
-                enter(row);
-              }
-            }
-          }}
-        >
-          <span class="twist">{row.expanded !== undefined && <Icon name={row.expanded ? "down" : "right"} />}</span>
-          <Shown realm={realm} namespace={namespace} row={row} />
-        </div>
-      ))}
-    </div>
+    <TreeView label="Owners and dependents" rows={rows} first="owners" toggle={toggle} enter={enter} leads={(row) => row.shows.is === "object"} is={(row) => row.shows.is}>
+      {(row) => <Shown realm={realm} namespace={namespace} row={row} />}
+    </TreeView>
   );
 }
 

@@ -1,6 +1,8 @@
 import type { ComponentChildren } from "preact";
 import type { Explanation, ObjectPage } from "../../api/types.ts";
+import { typeWord } from "../../lib/eventwords.ts";
 import { count, of } from "../../lib/numbers.ts";
+import type { RightsRead } from "../../lib/rights.ts";
 import { visible } from "../../lib/text.ts";
 import { Icon } from "../../ui/icons.tsx";
 import { Mentions, Named } from "../../ui/mentions.tsx";
@@ -17,7 +19,7 @@ export interface PartProps {
 const titles: Record<string, string> = { Active: "Why it is kept", Terminating: "Why it is not deleted yet", Removed: "Why it was removed" };
 
 /** Why says why an object is not deleted, or why it was: the sentence first, then each part that matters. */
-export function Why({ realm, page }: { realm: string; page: ObjectPage }) {
+export function Why({ realm, page, rights }: { realm: string; page: ObjectPage; rights: RightsRead }) {
   const e = page.explanation;
   const { icon, tone } = lookOf(page.state);
   const props = { realm, namespace: page.namespace, e };
@@ -31,7 +33,7 @@ export function Why({ realm, page }: { realm: string; page: ObjectPage }) {
       </p>
       <div class="parts">
         <Causes {...props} />
-        <Calls {...props} />
+        <Calls {...props} rights={rights} />
         <Blockers {...props} />
         <Pending {...props} />
         <Owners {...props} />
@@ -44,10 +46,10 @@ export function Why({ realm, page }: { realm: string; page: ObjectPage }) {
   );
 }
 
-/** Part is a part of the explanation. */
-export function Part({ title, children, wide = false }: { title: string; children: ComponentChildren; wide?: boolean }) {
+/** Part is a part of the explanation. With an id it can have the focus. */
+export function Part({ title, children, wide = false, id }: { title: string; children: ComponentChildren; wide?: boolean; id?: string }) {
   return (
-    <section class={`part${wide ? " wide-part" : ""}`} aria-label={title}>
+    <section class={`part${wide ? " wide-part" : ""}`} aria-label={title} {...(id === undefined ? {} : { id, tabIndex: -1 })}>
       <h3>{title}</h3>
       {children}
     </section>
@@ -77,7 +79,7 @@ function Causes({ realm, namespace, e }: PartProps) {
           <ul class="plain">
             {causes.map((c) => (
               <li key={`${c.revision} ${c.type} ${c.name}`}>
-                <span class="dim">{count(c.revision)}</span> {visible(c.type)} <ObjectLink realm={realm} object={{ resource: c.resource, name: c.name, ...(c.namespace ? { namespace: c.namespace } : {}) }} within={namespace} />{" "}
+                <span class="dim">{count(c.revision)}</span> <span title={visible(c.type)}>{visible(typeWord(c.type))}</span> <ObjectLink realm={realm} object={{ resource: c.resource, name: c.name, ...(c.namespace ? { namespace: c.namespace } : {}) }} within={namespace} />{" "}
                 {c.reason === "Requested" && `by ${visible(c.actor)} (${visible(c.verb)}) `}
                 <Ago time={c.time} />
               </li>

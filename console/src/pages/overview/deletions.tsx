@@ -2,9 +2,10 @@ import { useRef } from "preact/hooks";
 import type { Deletion, Overview } from "../../api/types.ts";
 import { count, of, rate } from "../../lib/numbers.ts";
 import { keepOrder } from "../../lib/order.ts";
-import { nameOf } from "../../lib/paths.ts";
+import { deletionPath, nameOf } from "../../lib/paths.ts";
 import { visible } from "../../lib/text.ts";
 import { Icon } from "../../ui/icons.tsx";
+import { Link } from "../../ui/link.tsx";
 import { Ago, Empty, ObjectLink, Section } from "../../ui/parts.tsx";
 import { Table } from "../../ui/table.tsx";
 
@@ -27,7 +28,7 @@ export function Deletions({ realm, overview }: { realm: string; overview: Overvi
           rowKey={keyOf}
           columns={[
             { head: "Root", width: "38%", cell: (d) => <Root realm={realm} deletion={d} />, main: true },
-            { head: "Progress", width: "26%", cell: (d) => <Progress deletion={d} />, full: true },
+            { head: "Progress", width: "26%", cell: (d) => <Progress realm={realm} deletion={d} />, full: true },
             { head: "Remaining", width: "13%", cell: (d) => count(d.remaining), numeric: true },
             { head: "Rate", width: "11%", cell: (d) => rate(d.rate), numeric: true },
             { head: "Began", width: "16%", cell: (d) => <Ago time={d.began} /> },
@@ -56,13 +57,21 @@ function Root({ realm, deletion }: { realm: string; deletion: Deletion }) {
 }
 
 /** Progress is of what this console has seen: what was removed before is not counted. */
-function Progress({ deletion: { removed, remaining } }: { deletion: Deletion }) {
+function Progress({ realm, deletion: { root, removed, remaining } }: { realm: string; deletion: Deletion }) {
   const all = removed + remaining;
   const part = all === 0 ? 0 : Math.floor((100 * removed) / all);
   return (
     <span class="progress" title={`${count(removed)} of ${of(all, "object")} removed since this console has followed the deletion`}>
       <progress value={removed} max={Math.max(all, 1)} aria-label={`${part}% removed`} />
-      <span>{count(removed)} removed</span>
+      <span>
+        {count(removed)} removed
+        {root.uid !== undefined && (
+          <>
+            {" "}
+            <Link href={deletionPath(realm, { ...root, uid: root.uid })}>Follow this deletion</Link>
+          </>
+        )}
+      </span>
     </span>
   );
 }

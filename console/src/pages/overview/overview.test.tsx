@@ -29,7 +29,7 @@ test("the other parts", async () => {
   expect(row.textContent).toContain("12 objects blocked");
   expect(row.textContent).toContain("212/s");
   expect(section("Deletions in progress").textContent).toContain("and 2 smaller deletions");
-  expect(section("Stuck").textContent).toContain("consumers of finalizers and agents could not be read: the finalizers service does not answer");
+  expect(section("Stuck").textContent).toContain("Consumers of finalizers and agents could not be read: the finalizers service does not answer");
   expect(within(section("Finalizers")).getByRole("row", { name: /example.com\/dns/ }).textContent).toContain("No consumer");
   expect(section("Services").textContent).toContain("Writer: graph-1");
   expect(section("Services").textContent).toContain("12 revisions behind");
@@ -108,7 +108,7 @@ test("news replaces what was read, and rows keep their places and the focus", as
   const fresh = { ...f.busy().deletions?.[2], root: { resource: "pods", namespace: "shop", name: "fresh", uid: "fresh" } };
   await act(() => FakeSocket.last.news({ id: ask?.id ?? 0, overview: { ...overview, revision: 50_000, deletions: [fresh, b, a, ...others].filter((d) => d !== undefined) as typeof overview.deletions } }));
   await screen.findByText("50,000");
-  expect(roots()).toEqual([...before, "pods/fresh"]);
+  expect(roots()).toEqual([...before, "pods/fresh", "Follow this deletion"]);
   expect(document.activeElement?.textContent).toBe("replicasets.apps/worker-5f7");
 });
 

@@ -1,8 +1,11 @@
-import type { Overview, Stuck } from "../../api/types.ts";
+import { useState } from "preact/hooks";
+import type { Done, Overview, Stuck } from "../../api/types.ts";
 import { of } from "../../lib/numbers.ts";
+import { type RightsRead, useRights } from "../../lib/rights.ts";
 import { visible } from "../../lib/text.ts";
 import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Ago, Command, ObjectLink, Section } from "../../ui/parts.tsx";
+import { CureHere, Said } from "./cure.tsx";
 import { MissingIn, stuckParts } from "./missing.tsx";
 
 const blockers: Record<string, { icon: IconName; word: string }> = {
@@ -22,9 +25,12 @@ const blockers: Record<string, { icon: IconName; word: string }> = {
 export function StuckList({ realm, overview }: { realm: string; overview: Overview }) {
   const stuck = overview.stuck ?? [];
   const why = doubt(overview);
+  const rights = useRights(realm);
+  const [done, setDone] = useState<Done>();
   return (
     <Section id="stuck" title="Stuck" tone={stuck.length > 0 ? "bad" : why === undefined ? "good" : "dim"} aside={stuck.length > 0 ? of(stuck.length, "reason") : undefined}>
       <MissingIn missing={overview.missing} parts={stuckParts} />
+      <Said done={done} />
       {stuck.length === 0 ? (
         <p class="healthy">
           <Icon name={why === undefined ? "check" : "unknown"} tone={why === undefined ? "good" : "dim"} />
@@ -35,7 +41,7 @@ export function StuckList({ realm, overview }: { realm: string; overview: Overvi
       ) : (
         <ul class="stuck-list">
           {stuck.map((s) => (
-            <Reason key={`${s.blocker} ${s.subject ?? ""}`} realm={realm} stuck={s} />
+            <Reason key={`${s.blocker} ${s.subject ?? ""}`} realm={realm} stuck={s} rights={rights} done={setDone} />
           ))}
         </ul>
       )}
@@ -67,7 +73,7 @@ function deleting({ objects, terminating, deletions }: Overview): string {
   return `${of(terminating, "object is", "objects are")} being deleted${rest}`;
 }
 
-function Reason({ realm, stuck }: { realm: string; stuck: Stuck }) {
+function Reason({ realm, stuck, rights, done }: { realm: string; stuck: Stuck; rights: RightsRead; done: (done: Done) => void }) {
   const { icon, word } = blockers[stuck.blocker] ?? { icon: "error" as const, word: stuck.blocker };
   const examples = stuck.examples ?? [];
   return (
@@ -89,7 +95,7 @@ function Reason({ realm, stuck }: { realm: string; stuck: Stuck }) {
           </ul>
         )}
         <div class="cure">
-          <span>{visible(stuck.cure.says)}</span> {stuck.cure.command !== undefined && <Command line={stuck.cure.command} />}
+          <span>{visible(stuck.cure.says)}</span> {stuck.cure.command !== undefined && <Command line={stuck.cure.command} />} <CureHere realm={realm} stuck={stuck} rights={rights} done={done} />
         </div>
       </div>
       <div class="reason-size">

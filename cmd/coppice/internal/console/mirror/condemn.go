@@ -159,7 +159,7 @@ func (m *Mirror) reconsider(id uint32, before effects, owners bool) {
 	if starts || before.waits != after.waits {
 		m.listProtected(id)
 	}
-	m.recount(n)
+	m.recount(id)
 	m.list(id)
 }
 
@@ -181,7 +181,7 @@ func (m *Mirror) settle(id uint32, owners bool) {
 // reconsiderDependents brings what is derived from references to an object up to date, after it appeared or was removed.
 func (m *Mirror) reconsiderDependents(id uint32) {
 	for _, d := range m.dependentsOf(id) {
-		m.settle(d, m.nodes.at(id).flags&gone == 0)
+		m.settle(d, m.nodes.at(id).flags&gone == 0 || m.nodes.at(d).flags&terminating != 0)
 		m.list(d)
 	}
 }

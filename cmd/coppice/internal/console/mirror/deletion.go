@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/view"
+	"github.com/coppice-gc/coppice/internal/uid"
 )
 
 // deletions has the deletions in progress, by number.
@@ -14,25 +15,38 @@ type deletions struct {
 	last     uint32
 	// emptied may have ended: nothing of them may be left.
 	emptied []uint32
+	// byRoot has the deletions, also those that have become a part of another, by the uid of the object with which they began.
+	byRoot map[uid.UID]uint32
+	follows
 }
 
 // deletion is a deletion in progress.
 type deletion struct {
-	// root is the object that is being deleted; 0 if it is gone, and ref names it.
+	// root is the object that is being deleted; 0 if it is gone, and ref names it. uid is that of the root.
 	root  uint32
+	uid   uid.UID
 	ref   view.Ref
 	began int64 // Unix microseconds
 	// followed is since when the mirror has seen the deletion, in Unix microseconds.
-	followed                    int64
-	remaining, removed, blocked uint64
-	rate                        rate
+	followed int64
+	// inferred: the root was never seen, and is known from references. began is the earliest mark of an object.
+	inferred           bool
+	remaining, removed uint64
+	// blocked are the remaining objects that are blocked, by the time when their deletion began.
+	blocked queue
+	rate    rate
+	// vanished counts the objects that are not known any more, and whose removal was not seen.
+	vanished uint64
 	// into is the deletion of which this one has become a part; 0 if it is none.
 	into uint32
 	// refs counts the nodes and deletions that name this one.
 	refs uint32
 }
 
-func (d *deletions) init() { d.byNumber = map[uint32]*deletion{} }
+func (d *deletions) init() {
+	d.byNumber, d.byRoot = map[uint32]*deletion{}, map[uid.UID]uint32{}
+	d.follows.init()
+}
 
 // deletionOf returns the number of the deletion of an object, or of a removed one; 0 if it has ended or there is none.
 func (m *Mirror) deletionOf(n *node) uint32 {
@@ -72,12 +86,21 @@ func (m *Mirror) release(number uint32) {
 		if d.refs--; d.refs > 0 || d.into == 0 {
 			return
 		}
-		delete(m.byNumber, number)
+		m.drop(number)
 		number = d.into
 	}
 }
 
-// above returns the deletion that an object goes with because of its owners, or of what it is in; 0 if there is none.
+// drop forgets a deletion.
+func (m *Mirror) drop(number uint32) {
+	if d := m.byNumber[number]; m.byRoot[d.uid] == number {
+		delete(m.byRoot, d.uid)
+	}
+	delete(m.byNumber, number)
+}
+
+// above returns the deletion that an object goes with because of its owners, or of what it is in; 0 if there is none. It may
+// begin with an owner that does not exist.
 func (m *Mirror) above(n *node) uint32 {
 	for eid := n.owners; eid != 0; {
 		e := m.edges.at(eid)
@@ -89,7 +112,21 @@ func (m *Mirror) above(n *node) uint32 {
 	if id := m.drainer(n); id != 0 {
 		return m.deletionOf(m.nodes.at(id))
 	}
-	return 0
+	return m.ofAbsent(n)
+}
+
+// leads reports whether an object goes with a deletion because of its owners, or of what it is in. Those that do not exist
+// and were never seen do not count: an object goes with them if nothing else leads to a deletion.
+func (m *Mirror) leads(n *node, to uint32) bool {
+	for eid := n.owners; eid != 0; {
+		e := m.edges.at(eid)
+		if m.through(e) == to {
+			return true
+		}
+		eid = e.next
+	}
+	c := m.drainer(n)
+	return c != 0 && m.deletionOf(m.nodes.at(c)) == to
 }
 
 // through returns the deletion of the owner of a reference, if the dependent goes with it.
@@ -117,29 +154,27 @@ func (m *Mirror) join(id uint32) {
 	}
 	m.setDeletion(n, to)
 	m.byNumber[to].remaining++
-	m.recount(n)
+	m.byNumber[to].marked(n)
+	m.recount(id)
 }
 
-// begin returns a new deletion. Its root is the object or, if that is not being deleted yet, its owner that was removed.
+// begin returns a deletion with an object as its root: a new one, or that of its dependents, if the object was not seen
+// before them.
 func (m *Mirror) begin(id uint32) uint32 {
 	n, now := m.nodes.at(id), m.now().UnixMicro()
-	m.last++
-	d := &deletion{root: id, began: now, followed: now}
-	m.byNumber[m.last] = d
+	number := m.leftBy(n.uid)
+	if number == 0 {
+		m.last++
+		number = m.last
+		m.byNumber[number] = &deletion{uid: n.uid, followed: now}
+		m.byRoot[n.uid] = number
+	}
+	d := m.byNumber[number]
+	d.root, d.began, d.inferred = id, now, false
 	if n.flags&terminating != 0 {
 		d.began = n.began
-		return m.last
 	}
-	for eid := n.owners; eid != 0; {
-		e := m.edges.at(eid)
-		if owner := m.nodes.at(e.owner); owner.flags&gone != 0 && m.class(e) == dangling {
-			d.root, d.ref = 0, m.ref(e.owner)
-			m.setDeletion(owner, m.last)
-			break
-		}
-		eid = e.next
-	}
-	return m.last
+	return number
 }
 
 // leave ends that an object is condemned.
@@ -168,7 +203,7 @@ func (m *Mirror) uncount(id uint32) {
 	d := m.byNumber[number]
 	d.remaining--
 	if n.flags&blocked != 0 {
-		d.blocked--
+		d.blocked.remove(id)
 		n.flags &^= blocked
 	}
 	if d.root == id {
@@ -185,15 +220,9 @@ func (m *Mirror) countRemoved(n *node) {
 	d.rate.add(m.now())
 }
 
-// countRoot counts an object as removed that was the root of a deletion which began with its removal.
-func (m *Mirror) countRoot(n *node) {
-	if d := m.byNumber[m.deletionOf(n)]; d != nil && d.removed == 0 {
-		m.countRemoved(n)
-	}
-}
-
 // recount brings up to date whether an object counts as blocked in its deletion.
-func (m *Mirror) recount(n *node) {
+func (m *Mirror) recount(id uint32) {
+	n := m.nodes.at(id)
 	now := n.flags&condemned != 0 && m.waitsForOthers(n)
 	if now == (n.flags&blocked != 0) {
 		return
@@ -201,30 +230,39 @@ func (m *Mirror) recount(n *node) {
 	d := m.byNumber[m.deletionOf(n)]
 	n.flags ^= blocked
 	if now {
-		d.blocked++
+		d.blocked.add(waiting{n.began, id})
 	} else {
-		d.blocked--
+		d.blocked.remove(id)
 	}
 }
 
-// adopt makes the deletion of a root a part of the one that the root goes with now.
+// adopt makes the deletion of a root a part of the one that the root goes with now. An object that went with an owner which
+// does not exist moves to that one.
 func (m *Mirror) adopt(id uint32) {
 	n := m.nodes.at(id)
 	from := m.deletionOf(n)
-	if m.byNumber[from].root != id {
+	isRoot := m.byNumber[from].root == id
+	if !isRoot && m.leads(n, from) {
 		return
 	}
 	to := m.above(n)
 	if to == 0 || to == from {
 		return
 	}
+	if !isRoot {
+		m.move(id, from, to)
+		return
+	}
 	f, t := m.byNumber[from], m.byNumber[to]
 	t.remaining += f.remaining
 	t.removed += f.removed
-	t.blocked += f.blocked
+	t.blocked.merge(&f.blocked)
 	t.rate.merge(&f.rate, m.now())
+	t.vanished += f.vanished
+	t.marked(n)
 	t.refs++
 	f.root, f.into = 0, to
+	m.redirect(f.uid, t.uid)
 }
 
 // reattach has a condemned object leave a deletion with which it no longer goes.
@@ -235,21 +273,16 @@ func (m *Mirror) reattach(id uint32) {
 		m.adopt(id)
 		return
 	}
-	for eid := n.owners; eid != 0; {
-		e := m.edges.at(eid)
-		if m.through(e) == from {
-			return
-		}
-		eid = e.next
-	}
-	if c := m.drainer(n); c != 0 && m.deletionOf(m.nodes.at(c)) == from {
+	if m.leads(n, from) {
 		return
 	}
 	to := m.above(n)
 	if to == 0 {
 		to = m.begin(id)
 	}
-	m.move(id, from, to)
+	if to != from {
+		m.move(id, from, to)
+	}
 }
 
 // move moves an object, and what goes with it, to another deletion.
@@ -265,12 +298,16 @@ func (m *Mirror) move(id, from, to uint32) {
 		m.setDeletion(n, to)
 		f.remaining--
 		t.remaining++
+		t.marked(n)
 		if n.flags&blocked != 0 {
-			f.blocked--
-			t.blocked++
+			f.blocked.remove(id)
+			t.blocked.add(waiting{n.began, id})
 		}
 		if m.effects(n).condemns {
 			ids = append(ids, m.fitting(id)...)
+		}
+		if in := m.standsFor(n); in != nil && in.drain == id {
+			ids = append(ids, m.membersOf(in)...)
 		}
 	}
 	if f.remaining == 0 {
@@ -282,7 +319,10 @@ func (m *Mirror) move(id, from, to uint32) {
 func (m *Mirror) endDeletions() {
 	for _, number := range m.emptied {
 		if d := m.byNumber[number]; d != nil && d.into == 0 && d.remaining == 0 {
-			delete(m.byNumber, number)
+			if d.removed+d.vanished > 0 { // and else all objects go with others, or are not deleted
+				m.ended(d.uid, ending{m.show(d), d.vanished})
+			}
+			m.drop(number)
 		}
 	}
 	m.emptied = m.emptied[:0]
@@ -303,18 +343,23 @@ func (m *Mirror) Deletions(limit int) (list []view.Deletion, total int) {
 		}
 	}
 	for _, number := range first.sorted() {
-		d, now := m.byNumber[number], m.now()
-		v := view.Deletion{
-			Root: d.ref, Gone: d.root == 0, Began: time.UnixMicro(d.began).UTC(),
-			Remaining: d.remaining, Removed: d.removed, Blocked: d.blocked,
-			Rate: d.rate.perSecond(now, now.Sub(time.UnixMicro(d.followed))),
-		}
-		if d.root != 0 {
-			v.Root = m.ref(d.root)
-		}
-		list = append(list, v)
+		list = append(list, m.show(m.byNumber[number]))
 	}
 	return list, total
+}
+
+// show returns a deletion as pages show it.
+func (m *Mirror) show(d *deletion) view.Deletion {
+	now := m.now()
+	v := view.Deletion{
+		Root: d.ref, Gone: d.root == 0, Began: time.UnixMicro(d.began).UTC(),
+		Remaining: d.remaining, Removed: d.removed, Blocked: uint64(d.blocked.len()),
+		Rate: d.rate.perSecond(now, now.Sub(time.UnixMicro(d.followed))),
+	}
+	if d.root != 0 {
+		v.Root = m.ref(d.root)
+	}
+	return v
 }
 
 // smallest collects the first n of many values.

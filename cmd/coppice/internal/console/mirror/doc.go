@@ -12,6 +12,12 @@
 // was removed or is condemned itself; or it is not protected and in a namespace or of a kind that is being drained. An
 // owner with the finalizer orphan condemns no dependents. Each condemned object belongs to one deletion.
 //
+// An object that is being deleted and that no present owner or container takes along belongs to the deletion of the first of
+// its owners that does not exist. So a mirror that was begun after the root of a deletion in the background was removed shows
+// one deletion, whose root is as references name it. An owner that the mirror has never seen counts as one that does not
+// exist only here, and only if the user may get all objects and its kind is registered. What is not being deleted yet is not
+// counted in such a deletion.
+//
 // What is not guaranteed: an object that has several condemned owners, in different deletions, is counted in one of
 // these deletions, and a mirror that was begun later may count it in another one.
 package mirror

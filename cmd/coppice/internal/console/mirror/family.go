@@ -26,6 +26,10 @@ func (m *Mirror) SetPartial(to bool) {
 	defer m.mu.Unlock()
 	if m.partial != to {
 		m.partial = to
+		if m.loaded {
+			m.regroup()
+			m.dropEmptied()
+		}
 		m.signalAny()
 	}
 }

@@ -225,12 +225,16 @@ func (m *Mirror) waitingIn(list string, n int) (w Waiting) {
 	}
 	w.Total = uint64(q.len())
 	for _, o := range q.oldest(n) {
-		is := m.nodes.at(o.id)
-		t := view.Terminating{Ref: m.ref(o.id), Since: time.UnixMicro(o.since).UTC()}
-		if is.flags&terminating != 0 {
-			t.WaitsFor = m.waitsFor(is)
-		}
-		w.Oldest = append(w.Oldest, t)
+		w.Oldest = append(w.Oldest, m.terminating(o))
 	}
 	return w
+}
+
+// terminating returns an object of a queue, and what it waits for.
+func (m *Mirror) terminating(o waiting) view.Terminating {
+	t := view.Terminating{Ref: m.ref(o.id), Since: time.UnixMicro(o.since).UTC()}
+	if is := m.nodes.at(o.id); is.flags&terminating != 0 {
+		t.WaitsFor = m.waitsFor(is)
+	}
+	return t
 }

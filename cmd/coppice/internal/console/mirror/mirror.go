@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/view"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -50,6 +51,10 @@ type Mirror struct {
 	loaded bool
 	// partial: the user may not see all objects.
 	partial bool
+	// sweeping: objects that are still present may have vanished.
+	sweeping bool
+	// registered has the kinds that are registered; nil if that is not known.
+	registered map[kindKey]Registered
 	// round counts the restarts: what was not put in this round is forgotten at its end.
 	round   uint16
 	objects uint64
@@ -282,10 +287,10 @@ func (m *Mirror) replaceOwners(id uint32, refs []*coppicev1.OwnerReference) {
 	m.setOwners(id, refs)
 	if n.flags&protected != 0 {
 		for eid := n.owners; eid != 0; eid = m.edges.at(eid).next {
-			m.recount(m.nodes.at(m.edges.at(eid).owner))
+			m.recount(m.edges.at(eid).owner)
 		}
 		for _, o := range owners {
-			m.recount(m.nodes.at(o))
+			m.recount(o)
 		}
 	}
 	m.forget(owners...)
@@ -303,13 +308,13 @@ func (m *Mirror) setProtected(n *node, to bool) {
 	for eid := n.owners; eid != 0; eid = m.edges.at(eid).next {
 		if e := m.edges.at(eid); e.flags&fits != 0 {
 			m.nodes.at(e.owner).protected += by
-			m.recount(m.nodes.at(e.owner))
+			m.recount(e.owner)
 		}
 	}
 	for _, in := range m.containers(n) {
 		in.protected += by
 		if in.drain != 0 {
-			m.recount(m.nodes.at(in.drain))
+			m.recount(in.drain)
 		}
 	}
 }
@@ -321,9 +326,14 @@ func (m *Mirror) remove(id uint32, c Change) {
 	if o := c.Object; is == 0 && o.GetMetadata().GetName() != "" {
 		m.setPlace(n, c.Resource, o)
 	}
+	single := is != 0 && n.flags&condemned == 0
 	owners := m.takeAway(id, gone)
-	if is != 0 {
-		m.countRoot(n)
+	switch {
+	case !single:
+	case m.deletionOf(n) != 0: // it began with the removal
+		m.countRemoved(n)
+	default: // it was removed at once, and nothing went with it
+		m.ended(n.uid, ending{Deletion: view.Deletion{Root: m.ref(id), Gone: true, Began: m.now().UTC(), Removed: 1}})
 	}
 	m.forget(append(owners, id)...)
 }
@@ -331,6 +341,9 @@ func (m *Mirror) remove(id uint32, c Change) {
 // vanish applies that an object is not there any more, and that its removal was not seen: it is as if it had never been
 // seen. What went with it stays, unless it is being deleted itself.
 func (m *Mirror) vanish(id uint32) {
+	if n := m.nodes.at(id); n.flags&condemned != 0 {
+		m.byNumber[m.deletionOf(n)].vanished++
+	}
 	m.forget(append(m.takeAway(id, 0), id)...)
 }
 
@@ -380,7 +393,7 @@ func (m *Mirror) takeAway(id uint32, as uint16) (owners []uint32) {
 // synced ends a round: what was not put in it has vanished. It may have been removed, or the user may not see it any more.
 func (m *Mirror) synced() {
 	first := !m.loaded
-	m.loaded = true
+	m.loaded, m.sweeping = true, true
 	for id := uint32(1); id <= m.nodes.last; id++ {
 		n := m.nodes.at(id)
 		if n.flags&present == 0 {
@@ -392,6 +405,8 @@ func (m *Mirror) synced() {
 			m.list(id)
 		}
 	}
+	m.sweeping = false
+	m.regroup()
 }
 
 // dependentsOf returns the objects that have references to an object, each once or more often.

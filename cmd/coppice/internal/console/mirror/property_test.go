@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -99,6 +100,22 @@ func TestModel(t *testing.T) {
 			},
 			"synced":  func(*rapid.T) { apply(Change{Op: Synced}) },
 			"restart": func(*rapid.T) { apply(Change{Op: Restart}) },
+			"partial": func(*rapid.T) {
+				w.partial = !w.partial
+				m.SetPartial(w.partial)
+			},
+			"kinds": func(t *rapid.T) {
+				w.without = rapid.SampledFrom([]string{"", "Pod", "ConfigMap"}).Draw(t, "without")
+				var list []Registered
+				for _, at := range places {
+					for _, group := range []string{api.GroupOf(at.apiVersion), "old"} {
+						if at.kind != w.without {
+							list = append(list, Registered{Group: group, Kind: at.kind, Resource: at.resource, Namespaced: at.namespace != ""})
+						}
+					}
+				}
+				m.SetKinds(list)
+			},
 			"unchanged": func(*rapid.T) {
 				for _, uid := range slices.Sorted(maps.Keys(w.objects)) {
 					apply(w.objects[uid])

@@ -40,6 +40,17 @@ func (q *queue) remove(id uint32) {
 	}
 }
 
+// merge adds the objects of another queue, which is empty afterwards. It moves those of the shorter one.
+func (q *queue) merge(o *queue) {
+	if q.len() < o.len() {
+		*q, *o = *o, *q
+	}
+	for _, w := range o.heap {
+		q.add(w)
+	}
+	*o = queue{}
+}
+
 // oldest returns the n objects with the earliest times, in order, in O(n log n).
 func (q *queue) oldest(n int) []waiting {
 	var found []waiting

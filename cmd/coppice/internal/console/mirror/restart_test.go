@@ -51,7 +51,7 @@ func TestOtherRealm(t *testing.T) {
 }
 
 // An owner that the user may not see any more, or whose removal was missed, is unknown. Nothing is shown as garbage because
-// of it, and its deletion ends; what is being deleted itself is a deletion of its own.
+// of it, and its deletion ends, unless dependents are being deleted themselves.
 func TestVanishedOwner(t *testing.T) {
 	t.Parallel()
 	m := New(time.Now)

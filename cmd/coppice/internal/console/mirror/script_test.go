@@ -23,6 +23,7 @@ type script struct {
 	version uint64
 	objects map[string]Change
 	watch   map[string]*Watch
+	follow  map[string]*Follow
 }
 
 var kindsByResource = map[string][2]string{
@@ -117,6 +118,20 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 			fmt.Fprintf(&b, "%s%s: began %v, remaining %d, removed %d, rate %.1f/s, blocked %d\n", name(e.Root), gone, e.Began.Sub(s.start), e.Remaining, e.Removed, e.Rate, e.Blocked)
 		}
 		fmt.Fprintf(&b, "total %d\n", total)
+	case "follow":
+		for _, uid := range lines {
+			s.follow[uid] = s.m.Follow(uid)
+		}
+	case "unfollow":
+		for _, uid := range lines {
+			s.follow[uid].Close()
+		}
+	case "partial":
+		s.m.SetPartial(true)
+	case "progress":
+		for _, uid := range lines {
+			s.progress(&b, uid)
+		}
 	case "states":
 		for _, uid := range lines {
 			fmt.Fprintf(&b, "%s: %s\n", uid, s.m.State(uid))
@@ -166,6 +181,24 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	return b.String()
 }
 
+func (s *script) progress(b *strings.Builder, uid string) {
+	p := s.follow[uid].Progress()
+	fmt.Fprintf(b, "%s: %s", uid, p.State)
+	if p.Loading {
+		b.WriteString(", loading")
+	}
+	if p.Partial {
+		b.WriteString(", partial")
+	}
+	if !p.Began.IsZero() {
+		fmt.Fprintf(b, ", %s: gone %v, began %v, remaining %d, removed %d, blocked %d", name(p.Root), p.Gone, p.Began.Sub(s.start), p.Remaining, p.Removed, p.Blocked)
+	}
+	b.WriteString("\n")
+	for _, o := range p.Waiting {
+		fmt.Fprintf(b, "  %s since %v, waits for %q\n", name(o.Ref), o.Since.Sub(s.start), o.WaitsFor)
+	}
+}
+
 func (s *script) lists(b *strings.Builder) {
 	write := func(what string, w Waiting) {
 		if w.Total == 0 {
@@ -211,8 +244,9 @@ func relative(r view.Relative) string {
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/script", func(t *testing.T, path string) {
+		t.Helper()
 		start := time.Unix(1_700_000_000, 0).UTC()
-		s := &script{start: start, now: start, objects: map[string]Change{}, watch: map[string]*Watch{}}
+		s := &script{start: start, now: start, objects: map[string]Change{}, watch: map[string]*Watch{}, follow: map[string]*Follow{}}
 		s.m = New(func() time.Time { return s.now })
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()

@@ -45,7 +45,7 @@ func (m *Mirror) Search(text string, limit int) view.Found {
 			continue
 		}
 		key := m.names.places[p].placeKey
-		for i := 0; i < len(m.names.places[p].members); i++ {
+		for i := 0; i < len(m.names.places[p].members); i++ { //nolint:intrange // their number changes
 			if examined++; examined%searched == 0 {
 				m.mu.Unlock()
 				m.mu.Lock() // changes are applied in between

@@ -117,8 +117,9 @@ func (m *Mirror) ref(id uint32) view.Ref {
 // claim names the owner as a reference does.
 func (m *Mirror) claim(e *edge) view.Ref {
 	k := &m.names.kinds[e.kind]
-	r := view.Ref{Resource: k.resource(), Name: e.name, UID: m.nodes.at(e.owner).uid.String()}
-	if k.namespaced {
+	resource, namespaced := m.claimed(k)
+	r := view.Ref{Resource: resource, Name: e.name, UID: m.nodes.at(e.owner).uid.String()}
+	if namespaced {
 		r.Namespace = m.names.spaces[m.spaceOf(m.nodes.at(e.dependent))].name
 	}
 	return r

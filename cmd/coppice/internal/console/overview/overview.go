@@ -167,7 +167,7 @@ func (b *Builder) Overview(ctx context.Context, services []view.Service) *view.O
 	}
 	o.Deletions, o.DeletionsTotal = m.Deletions(maxDeletions)
 	o.Finalizers = b.inUse(p)
-	o.Warnings = newest(p.warnings)
+	o.Warnings = slices.DeleteFunc(newest(p.warnings), b.over)
 	o.WarningsTotal = len(o.Warnings)
 	o.Warnings = o.Warnings[:min(len(o.Warnings), maxWarnings)]
 	if s := p.storage; s != nil {
@@ -230,6 +230,13 @@ func newest(all []client.Warning) []view.Warning {
 		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason))
 	})
 	return list
+}
+
+// over reports whether a warning is about an object that was removed: it needs nothing any more. The mirror of a user who
+// may not get all objects cannot tell.
+func (b *Builder) over(w view.Warning) bool {
+	m := b.c.Mirror
+	return w.UID != "" && m.Loaded() && !m.Partial() && m.State(w.UID) == mirror.Absent
 }
 
 // refOf names the object of a warning, and nothing for one about the realm.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
@@ -90,11 +89,6 @@ func (b *Builder) waitsLong(w mirror.Waiting) bool {
 	return len(w.Oldest) > 0 && b.c.Now().Sub(w.Oldest[0].Since) > patience
 }
 
-// broken reports whether a consumer receives no calls, or fails to do what they ask for.
-func broken(c lookup.Consumer) bool {
-	return c.State == lookup.None || c.State == lookup.Silent || c.State == lookup.Failing
-}
-
 // program names the program of a consumer by the name that it has given itself, if it has.
 func program(c lookup.Consumer, otherwise string) string {
 	if c.Process != "" {
@@ -103,17 +97,14 @@ func program(c lookup.Consumer, otherwise string) string {
 	return otherwise
 }
 
-// about says what a consumer does, behind the name of the finalizer or agent.
-func about(c lookup.Consumer) string { return strings.TrimPrefix(c.Text(), "no consumer: ") }
-
 func (b *Builder) finalizer(w mirror.Waiting, c lookup.Consumer) []view.Stuck {
-	if !broken(c) && !b.waitsLong(w) {
+	if !c.Broken() && !b.waitsLong(w) {
 		return nil
 	}
 	s := group(w, Finalizer)
-	s.Says = fmt.Sprintf("%s for the finalizer %s: %s.", objects(w.Total, "waits", "wait"), w.Name, about(c))
+	s.Says = fmt.Sprintf("%s for the finalizer %s: %s.", objects(w.Total, "waits", "wait"), w.Name, c.About())
 	s.Cure = b.programCure(c, w.Oldest[0].Ref, "that answers the finalizer "+w.Name)
-	if broken(c) {
+	if c.Broken() {
 		s.Cure.Says += " If it no longer exists, remove the finalizer from each object; what the program would have cleaned up stays behind."
 		s.Cure.Command = b.command(`finalizer remove %s %s --reason "its program no longer exists"`, w.Oldest[0].Ref, quoted(w.Name))
 	}
@@ -121,13 +112,13 @@ func (b *Builder) finalizer(w mirror.Waiting, c lookup.Consumer) []view.Stuck {
 }
 
 func (b *Builder) agent(w mirror.Waiting, c lookup.Consumer) []view.Stuck {
-	if !broken(c) && !b.waitsLong(w) {
+	if !c.Broken() && !b.waitsLong(w) {
 		return nil
 	}
 	s := group(w, Agent)
-	s.Says = fmt.Sprintf("%s for the agent of %s: %s.", objects(w.Total, "waits", "wait"), w.Name, about(c))
+	s.Says = fmt.Sprintf("%s for the agent of %s: %s.", objects(w.Total, "waits", "wait"), w.Name, c.About())
 	s.Cure = b.programCure(c, w.Oldest[0].Ref, "that is the agent of "+w.Name)
-	if broken(c) {
+	if c.Broken() {
 		s.Cure.Says += " If it no longer exists, delete the objects without it."
 		s.Cure.Command = b.command("delete %s --force", w.Oldest[0].Ref)
 	}

@@ -50,6 +50,10 @@ type Failure struct {
 	Reason string `json:"reason"`
 	// Message says what failed, and what to do.
 	Message string `json:"message"`
+	// Causes are the details: what changed since a plan, and what of a request is wrong.
+	Causes []string `json:"causes,omitempty"`
+	// Call is the id of the call that the program of a finalizer works on, if that is why the finalizer is not removed by force.
+	Call uint64 `json:"call,omitempty"`
 	// Retry: the same request may succeed later.
 	Retry bool `json:"retry,omitempty"`
 }
