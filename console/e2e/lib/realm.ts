@@ -93,6 +93,35 @@ export const views: View[] = [
       await page.locator("dl.line").getByText("Removed").waitFor();
     },
   },
+  {
+    name: "events",
+    path: "/r/default/events",
+    seen: async (page) => {
+      const deletion = section(page, "Rows").getByRole("listitem").filter({ hasText: "deleted deployments.apps/web" });
+      await deletion.getByRole("button", { name: /events?: / }).click();
+      await deletion.getByRole("link", { name: "configmaps/web-7d4-3" }).first().waitFor();
+      await settled(page);
+    },
+  },
+  {
+    name: "deletion-plan",
+    path: `/r/default/delete/deployments.apps/shop/api?uid=${api[0]?.metadata.uid ?? ""}`,
+    seen: async (page) => {
+      await until("the plan can be confirmed", () => page.getByRole("button", { name: "Delete as planned" }).isEnabled());
+      await page.getByRole("treeitem", { name: /replicasets/ }).click();
+      await page.getByRole("treeitem", { name: /configmaps/ }).first().waitFor();
+      await settled(page);
+    },
+  },
+  {
+    name: "deletion-progress",
+    path: `/r/default/deletion/${web[0]?.metadata.uid ?? ""}?resource=deployments.apps&namespace=shop&name=web`,
+    seen: async (page) => {
+      await section(page, "What it waits for").getByRole("link", { name: "configmaps/web-7d4-0" }).waitFor();
+      await settled(page);
+    },
+  },
+  { name: "parked", path: "/r/default/parked", seen: (page) => page.getByText("No work is parked.").waitFor() },
   { name: "realms", path: "/realms", seen: settled },
   { name: "unknown-object", path: "/r/default/o/configmaps/shop/none", seen: (page) => page.getByRole("heading", { level: 1, name: "No configmaps/none" }).waitFor() },
   { name: "unknown-realm", path: "/r/none", seen: (page) => page.getByRole("heading", { level: 1, name: "No such realm" }).waitFor() },
