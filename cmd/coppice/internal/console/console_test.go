@@ -238,7 +238,7 @@ func TestSessionLimits(t *testing.T) {
 			t.Errorf("session %d: %v", i, n.ctx.Err())
 		}
 	}
-	for len(s.all) < maxSessions {
+	for s.count() < maxSessions {
 		s.begin(w, userOf("one of many"))
 	}
 	if n := s.begin(w, userOf("late")); n != nil || other.ctx.Err() != nil {
