@@ -86,7 +86,7 @@ func TestMarkedRows(t *testing.T) {
 		{"a namespace", view.EventFilter{Namespace: "none"}, 0, nil},
 		{"a cause", view.EventFilter{Cause: 155}, 1, nil},
 		{"an actor", view.EventFilter{Actor: "graph"}, 1, []string{"Realm 170-170"}},
-		{"nobody", view.EventFilter{Actor: "nobody"}, 0, nil},
+		{"an actor without commands", view.EventFilter{Actor: "no-one"}, 0, nil},
 		{"a time", view.EventFilter{Since: &since}, 49, []string{"Realm 170-170", "Skipped 160-160", "Lost 141-150"}},
 	} {
 		h, err := history.Open(t.Context(), damagedLog{}, func(_, kind string) string { return strings.ToLower(kind) + "s" })

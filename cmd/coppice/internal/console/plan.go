@@ -64,7 +64,7 @@ func (r *realm) planPage(ctx context.Context, q *http.Request) (any, error) {
 	id := r.user.all.plans.add(r.user, t, r.user.all.s.c.Now())
 	v := view.Plan{
 		ID: id, Plan: p.GetPlan(), Revision: p.GetRevision(), Object: at, Policy: string(policy), Counts: planCounts(p.GetCounts()), Says: plan.Sum(p),
-		Confirm: t.goes >= confirmFrom, Goes: t.goes,
+		Confirm: t.goes >= confirmFrom || t.unbound, Goes: t.goes,
 		Unbound: t.unbound,
 	}
 	reader := r.reader(&v.Missing)

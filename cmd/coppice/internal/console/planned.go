@@ -123,7 +123,7 @@ func (p *plans) add(of *user, t *planned, now time.Time) (id string) {
 	p.forget(now)
 	id = rand.Text()
 	p.kept = append(p.kept, keptPlan{id, now, of, t})
-	time.AfterFunc(planAge, func() { p.drop(id) }) // also if nobody asks for a plan any more
+	time.AfterFunc(planAge, func() { p.drop(id) }) // also if no page asks for a plan any more
 	all, own, number := 0, 0, 0
 	for i, k := range slices.Backward(p.kept) {
 		all += k.objects

@@ -14,7 +14,7 @@ type Registered struct {
 	Namespaced bool
 }
 
-// SetKinds says which kinds are registered. An owner of another kind is unknown: nobody can tell whether it exists. Before
+// SetKinds says which kinds are registered. An owner of another kind is unknown: the mirror cannot know whether it exists. Before
 // the first call, all kinds count as registered.
 func (m *Mirror) SetKinds(list []Registered) {
 	to := map[kindKey]Registered{}

@@ -34,7 +34,7 @@ type Plan struct {
 	Counts   PlanCounts `json:"counts"`
 	// Says is the summary, with the number of objects that the user may not get.
 	Says string `json:"says"`
-	// Confirm: so many objects go that the name of the object has to be typed.
+	// Confirm: so many objects go, or the plan is unbound, that the name of the object has to be typed.
 	Confirm bool `json:"confirm"`
 	// Goes counts the objects that go, with those that the user may not get.
 	Goes int `json:"goes"`
