@@ -107,6 +107,7 @@ export interface Ask {
   uid?: string;
   events?: EventFilter;
   after?: number;
+  graph?: GraphAsk;
 }
 
 export interface News {
@@ -118,6 +119,35 @@ export interface News {
   error?: Failure;
   lost?: string;
   found?: boolean;
+}
+
+export interface GraphFrame {
+  first?: boolean;
+  loading?: boolean;
+  revision: number;
+  objects: number;
+  totals: number[] | null;
+  shown: number;
+  most: number;
+  full?: boolean;
+  depth: number;
+  levels: number;
+  partial?: boolean;
+  trouble?: string;
+  othersLeft?: number;
+  outside: string[] | null;
+  width: number;
+  height: number;
+  places: GraphPlace[] | null;
+  removed: number;
+  nodes: number;
+  named: number;
+  othersRemoved: number;
+  othersAdded: number;
+}
+
+export interface GraphNext {
+  uid?: string;
 }
 
 export interface Rights {
@@ -372,11 +402,26 @@ export interface Relative {
   name: string;
   uid?: string;
   state: string;
+  waits?: string;
   owners: number;
   dependents: number;
   below: number;
   controller?: boolean;
   blocking?: boolean;
+}
+
+export interface GraphAsk {
+  namespace?: string;
+  labels?: string;
+  root?: string;
+  open?: string[];
+  shut?: string[];
+  show?: string[];
+}
+
+export interface GraphPlace {
+  resource: string;
+  namespace?: string;
 }
 
 export interface Ref {

@@ -2,12 +2,14 @@ package mirror
 
 import (
 	"fmt"
+	"iter"
 	"runtime"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/chart"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -141,5 +143,40 @@ func BenchmarkCascade(b *testing.B) {
 		if list, _ := m.Deletions(1); len(list) != 0 {
 			b.Errorf("a deletion is left: %+v", list)
 		}
+	}
+}
+
+// BenchmarkGraph reports the time of a copy of the graph for each object, without and with a label.
+func BenchmarkGraph(b *testing.B) {
+	for _, n := range []int{10_000, 100_000, 1_000_000} {
+		m := New(time.Now)
+		for batch := range chunked(deployed(n), 1000) {
+			m.Apply(batch...)
+		}
+		for name, labels := range map[string][]string{"all": nil, "labelled": {"app=web-1"}} {
+			b.Run(fmt.Sprintf("%d/%s", n, name), func(b *testing.B) {
+				var g chart.Graph
+				for b.Loop() {
+					m.Graph(labels, &g)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/object")
+			})
+		}
+	}
+}
+
+// chunked returns slices of at most n of the changes.
+func chunked(all iter.Seq[Change], n int) iter.Seq[[]Change] {
+	return func(yield func([]Change) bool) {
+		var some []Change
+		for c := range all {
+			if some = append(some, c); len(some) == n {
+				if !yield(some) {
+					return
+				}
+				some = nil
+			}
+		}
+		yield(some)
 	}
 }

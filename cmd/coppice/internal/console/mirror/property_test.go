@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/chart"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -34,6 +35,7 @@ func TestModel(t *testing.T) {
 		m := New(func() time.Time { return now })
 		w := &model{objects: map[string]Change{}, gone: map[string]Change{}, put: map[string]bool{}}
 		var uids []string
+		var graph chart.Graph
 		of := map[string]coordinates{}
 		for i := range 9 {
 			uid := fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
@@ -53,6 +55,9 @@ func TestModel(t *testing.T) {
 			at := of[uid]
 			version++
 			meta := &coppicev1.ObjectMeta{Uid: uid, Namespace: at.namespace, Name: at.name, ResourceVersion: version, CreationTimestamp: timestamppb.New(now)}
+			if draw("labels", 50) {
+				meta.Labels = map[string]string{"app": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "app"), "tier": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "tier")}
+			}
 			if draw("terminating", 40) {
 				meta.DeletionTimestamp = timestamppb.New(now)
 				if draw("agent", 20) {
@@ -122,7 +127,10 @@ func TestModel(t *testing.T) {
 				}
 			},
 			"search": func(t *rapid.T) { w.compareSearch(t, m) },
-			"":       func(t *rapid.T) { w.compare(t, m, uids) },
+			"": func(t *rapid.T) {
+				w.compare(t, m, uids)
+				w.compareGraph(t, m, &graph)
+			},
 		})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/chart"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console/view"
 )
 
@@ -38,22 +39,34 @@ func (m *Mirror) State(uid string) string {
 	return m.state(m.nodes.at(id))
 }
 
+// stateNames are the states as text.
+var stateNames = [chart.States]string{
+	chart.Present: Present, chart.Protected: Protected, chart.Terminating: Terminating,
+	chart.UnknownOwner: UnknownOwner, chart.Garbage: Garbage, chart.Blocked: Blocked,
+}
+
 func (m *Mirror) state(n *node) string {
-	switch {
-	case n.flags&present == 0:
+	if n.flags&present == 0 {
 		return Absent
-	case n.flags&terminating != 0 && m.waitsFor(n) != "":
-		return Blocked
-	case n.flags&terminating != 0:
-		return Terminating
-	case n.flags&protected != 0:
-		return Protected
-	case n.listed != nil && n.listed.reason == garbageList:
-		return Garbage
-	case n.listed != nil && n.listed.reason == unknownList && !m.partial: // and else the user may only not see them
-		return UnknownOwner
 	}
-	return Present
+	return stateNames[m.stateOf(n)]
+}
+
+// stateOf returns the state of a present object.
+func (m *Mirror) stateOf(n *node) chart.State {
+	switch {
+	case n.flags&terminating != 0 && m.blockerOf(n) != noBlocker:
+		return chart.Blocked
+	case n.flags&terminating != 0:
+		return chart.Terminating
+	case n.flags&protected != 0:
+		return chart.Protected
+	case n.listed != nil && n.listed.reason == garbageList:
+		return chart.Garbage
+	case n.listed != nil && n.listed.reason == unknownList && !m.partial: // and else the user may only not see them
+		return chart.UnknownOwner
+	}
+	return chart.Present
 }
 
 // waitsForOthers reports whether a terminating object waits for an external finalizer, its agent or a protected object.
@@ -72,28 +85,75 @@ func (m *Mirror) waitsForOthers(n *node) bool {
 // finalizersNamed is how many finalizers waitsFor names.
 const finalizersNamed = 3
 
-// waitsFor says what a terminating object waits for; "" if the mirror knows of nothing.
-func (m *Mirror) waitsFor(n *node) string {
+// blocker is what a terminating object waits for.
+type blocker int
+
+const (
+	noBlocker blocker = iota
+	byUsers
+	byFinalizers
+	byAgent
+	byContents
+	byProtected
+	byDependents
+)
+
+// blockerOf returns what a terminating object waits for; noBlocker if the mirror knows of nothing.
+func (m *Mirror) blockerOf(n *node) blocker {
 	f := &m.names.finalizers[n.finalizers]
 	switch {
 	case f.inUse: // the others are called afterwards
-		return "the objects that use it"
-	case len(f.external) == 1:
-		return "finalizer " + f.external[0]
-	case len(f.external) > finalizersNamed:
-		return fmt.Sprintf("finalizers %s and %d more", strings.Join(f.external[:finalizersNamed], ", "), len(f.external)-finalizersNamed)
+		return byUsers
 	case len(f.external) > 0:
-		return "finalizers " + strings.Join(f.external, ", ")
+		return byFinalizers
 	case n.flags&agent != 0:
-		return "its agent"
+		return byAgent
 	case f.contents:
-		return "what is in it"
+		return byContents
 	case f.foreground && n.protected > 0:
-		return counted(n.protected, "protected dependent")
+		return byProtected
 	case f.foreground && n.blocking > 0:
+		return byDependents
+	}
+	return noBlocker
+}
+
+// waitsFor says what a terminating object waits for; "" if the mirror knows of nothing.
+func (m *Mirror) waitsFor(n *node) string {
+	switch m.blockerOf(n) {
+	case byUsers:
+		return "the objects that use it"
+	case byFinalizers:
+		return finalizersText(m.names.finalizers[n.finalizers].external)
+	case byAgent:
+		return "its agent"
+	case byContents:
+		return "what is in it"
+	case byProtected:
+		return counted(n.protected, "protected dependent")
+	case byDependents:
 		return counted(n.blocking, "dependent")
+	case noBlocker:
 	}
 	return ""
+}
+
+func finalizersText(external []string) string {
+	switch {
+	case len(external) == 1:
+		return "finalizer " + external[0]
+	case len(external) > finalizersNamed:
+		return fmt.Sprintf("finalizers %s and %d more", strings.Join(external[:finalizersNamed], ", "), len(external)-finalizersNamed)
+	}
+	return "finalizers " + strings.Join(external, ", ")
+}
+
+// waits is waitsFor of an object that is being deleted, and empty of others.
+func (m *Mirror) waits(n *node) string {
+	if n.flags&(present|terminating) != present|terminating {
+		return ""
+	}
+	return m.waitsFor(n)
 }
 
 func counted(n uint32, what string) string {
@@ -128,7 +188,7 @@ func (m *Mirror) claim(e *edge) view.Ref {
 // relative describes an object without the reference that leads to it.
 func (m *Mirror) relative(id uint32) view.Relative {
 	n := m.nodes.at(id)
-	r := view.Relative{Ref: m.ref(id), State: m.state(n), Dependents: int(n.count), Below: m.below(id)}
+	r := view.Relative{Ref: m.ref(id), State: m.state(n), Waits: m.waits(n), Dependents: int(n.count), Below: m.below(id)}
 	for eid := n.owners; eid != 0; eid = m.edges.at(eid).next {
 		r.Owners++
 	}

@@ -7,7 +7,7 @@ type Ask struct {
 	// End ends what was asked for with the ID. The other fields are ignored then.
 	End   bool   `json:"end,omitempty"`
 	Realm string `json:"realm,omitempty"`
-	// View is Overview, Object, Deletion or Events.
+	// View is Overview, Object, Deletion, Events or Graph.
 	View string `json:"view,omitempty"`
 	// UID is that of the object, or of the root of the deletion.
 	UID string `json:"uid,omitempty"`
@@ -16,6 +16,8 @@ type Ask struct {
 	// console has read it, the view is loading.
 	Events *EventFilter `json:"events,omitempty"`
 	After  uint64       `json:"after,omitempty"`
+	// Graph is that of the view Graph, whose news are binary messages; see GraphFrame.
+	Graph *GraphAsk `json:"graph,omitempty"`
 }
 
 // The views of Ask.
@@ -24,6 +26,7 @@ const (
 	ViewObject   = "Object"
 	ViewDeletion = "Deletion"
 	ViewEvents   = "Events"
+	ViewGraph    = "Graph"
 )
 
 // News is a message to the browser on the WebSocket.

@@ -80,7 +80,9 @@ type Family struct {
 type Relative struct {
 	Ref
 	// State is Present, Terminating, Blocked, Protected, UnknownOwner, Garbage or Absent.
-	State      string `json:"state"`
+	State string `json:"state"`
+	// Waits is what an object that is being deleted waits for, such as "finalizer example.com/bucket"; empty if it waits for nothing.
+	Waits      string `json:"waits,omitempty"`
 	Owners     int    `json:"owners"`
 	Dependents int    `json:"dependents"`
 	// Below counts all objects below it, each once.

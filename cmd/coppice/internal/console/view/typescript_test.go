@@ -25,7 +25,7 @@ const typesFile = "../../../../../console/src/api/types.ts"
 // roots are the types that messages consist of. Those that their fields name are written as well.
 var roots = []any{
 	view.SignIn{}, view.Ways{}, view.Session{}, view.Failure{}, view.Overview{}, view.Kind{}, view.ObjectPage{}, view.History{},
-	view.Family{}, view.Found{}, view.Ask{}, view.News{},
+	view.Family{}, view.Found{}, view.Ask{}, view.News{}, view.GraphFrame{}, view.GraphNext{},
 	view.Rights{}, view.Plan{}, view.PlanBelow{}, view.Delete{}, view.Deleted{}, view.Progress{}, view.RemoveFinalizer{}, view.Done{},
 	view.ParkedPage{}, view.ChangeParked{}, view.ParkedResult{}, view.EventFilter{}, view.Events{}, view.Cascade{},
 }
