@@ -25,6 +25,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/realms/{realm}/kinds", s.about((*realm).kindsPage))
 	mux.HandleFunc("GET /api/realms/{realm}/family", s.about((*realm).familyPage))
 	mux.HandleFunc("GET /api/realms/{realm}/search", s.about((*realm).searchPage))
+	mux.HandleFunc("GET /api/realms/{realm}/next", s.about((*realm).nextPage))
 	mux.HandleFunc("GET /api/realms/{realm}/history", s.about(searching((*realm).historyPage)))
 	mux.HandleFunc("GET /api/realms/{realm}/events", s.about(searching((*realm).eventsPage)))
 	mux.HandleFunc("GET /api/realms/{realm}/cascade", s.about(searching((*realm).cascadePage)))

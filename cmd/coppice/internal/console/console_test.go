@@ -298,3 +298,32 @@ func TestSignInLimits(t *testing.T) {
 		t.Errorf("%d addresses are kept", len(l.from))
 	}
 }
+
+// The time for a message begins when the one before is sent: a large one does not make the next one fail.
+func TestSendingWaits(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tab := &tab{ctx: ctx, cancel: cancel, sending: make(chan struct{}, 1)}
+	sending, sent := make(chan struct{}), make(chan struct{})
+	go tab.using(time.Minute, func(context.Context) error {
+		close(sending)
+		<-sent
+		return nil
+	})
+	receive(t, "first message", sending)
+	ends := make(chan time.Time, 1)
+	go tab.using(time.Minute, func(ctx context.Context) error {
+		end, _ := ctx.Deadline()
+		ends <- end
+		return nil
+	})
+	released := time.Now()
+	close(sent)
+	if end := receive(t, "second message", ends); end.Before(released.Add(time.Minute)) {
+		t.Errorf("the second message had lost %s when it could be sent", released.Add(time.Minute).Sub(end))
+	}
+	if ctx.Err() != nil {
+		t.Error("the WebSocket is closed")
+	}
+}

@@ -15,9 +15,10 @@ import (
 
 // The limits of a tab.
 const (
-	maxAsk     = 4 << 10 // bytes of a message of the browser
-	maxAsks    = 32      // that a tab follows at once
+	maxAsk     = 128 << 10 // bytes of a message of the browser
+	maxAsks    = 32        // that a tab follows at once
 	sendTime   = 10 * time.Second
+	graphTime  = time.Minute // for a message of a graph, which can have several MB
 	pingPeriod = 20 * time.Second
 )
 
@@ -48,7 +49,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request, n *session) {
 		cancel()
 	})
 	defer stop()
-	t := &tab{ctx: ctx, conn: conn, sendTime: sendTime, user: n.user, cancel: cancel, asks: map[int]*following{}}
+	t := &tab{ctx: ctx, conn: conn, sendTime: sendTime, user: n.user, cancel: cancel, sending: make(chan struct{}, 1), asks: map[int]*following{}}
 	t.group.Go(t.ping)
 	t.group.Go(t.connection)
 	t.read()
@@ -66,6 +67,8 @@ type tab struct {
 	// sendTime is the time in which the browser must accept a message.
 	sendTime time.Duration
 	group    sync.WaitGroup
+	// sending is held while something is sent: the time for a message begins when the one before is sent.
+	sending chan struct{}
 
 	asks map[int]*following // of read alone
 }
@@ -74,6 +77,23 @@ type tab struct {
 type following struct {
 	end  context.CancelFunc
 	done chan struct{} // closed when it has ended
+	what view.Ask
+	asks chan view.Ask // what a graph is to show instead
+}
+
+// change makes a graph show something else. It returns false if that needs another following.
+func (f *following) change(a view.Ask) bool {
+	if a.End || a.View != view.ViewGraph || f.what.View != a.View || f.what.Realm != a.Realm {
+		return false
+	}
+	select {
+	case <-f.done:
+		return false
+	case <-f.asks: // it was not begun with
+	default:
+	}
+	f.asks <- a // only this goroutine sends
+	return true
 }
 
 // read reads what the browser asks for.
@@ -96,6 +116,9 @@ func (t *tab) read() {
 // read is not read any more.
 func (t *tab) follow(a view.Ask) {
 	if old := t.asks[a.ID]; old != nil {
+		if old.change(a) {
+			return
+		}
 		old.end()
 		<-old.done
 		delete(t.asks, a.ID)
@@ -108,19 +131,20 @@ func (t *tab) follow(a view.Ask) {
 		return
 	}
 	ctx, end := context.WithCancel(t.ctx)
-	f := &following{end: end, done: make(chan struct{})}
+	f := &following{end: end, done: make(chan struct{}), what: a, asks: make(chan view.Ask, 1)}
 	t.asks[a.ID] = f
 	t.group.Go(func() {
 		defer close(f.done)
 		defer end()
-		if err := t.news(ctx, a); err != nil && ctx.Err() == nil {
-			t.send(view.News{ID: a.ID, Error: &failureOf(err).Failure})
+		if err := t.news(ctx, f); err != nil && ctx.Err() == nil {
+			t.refuse(a.ID, err)
 		}
 	})
 }
 
 // news sends what is new in a view, until ctx ends.
-func (t *tab) news(ctx context.Context, a view.Ask) error {
+func (t *tab) news(ctx context.Context, f *following) error {
+	a := f.what
 	r, err := t.user.open(ctx, a.Realm)
 	if err != nil {
 		return err
@@ -134,6 +158,8 @@ func (t *tab) news(ctx context.Context, a view.Ask) error {
 		return r.followDeletion(ctx, a.UID, a.After, func(p *view.Progress) { t.send(view.News{ID: a.ID, Deletion: p}) })
 	case view.ViewEvents:
 		return r.followEvents(ctx, a.Events, a.After, func(e *view.Events) { t.send(view.News{ID: a.ID, Events: e}) })
+	case view.ViewGraph:
+		return r.followGraph(ctx, a, f.asks, t.sendGraph, func(err error) { t.refuse(a.ID, err) })
 	}
 	return badRequest("there is no view %q", clip(a.View))
 }
@@ -168,9 +194,32 @@ func (t *tab) send(message any) {
 	if err != nil {
 		panic(err) // a type of this package
 	}
-	sending, cancel := context.WithTimeout(t.ctx, t.sendTime)
+	t.write(websocket.MessageText, data, t.sendTime)
+}
+
+// refuse sends why there are no news.
+func (t *tab) refuse(id int, err error) {
+	t.send(view.News{ID: id, Error: &failureOf(err).Failure})
+}
+
+// sendGraph sends a message of a graph.
+func (t *tab) sendGraph(message []byte) { t.write(websocket.MessageBinary, message, graphTime) }
+
+func (t *tab) write(kind websocket.MessageType, data []byte, within time.Duration) {
+	t.using(within, func(ctx context.Context) error { return t.conn.Write(ctx, kind, data) })
+}
+
+// using calls send when nothing else is being sent. If it fails, the WebSocket is closed.
+func (t *tab) using(within time.Duration, send func(context.Context) error) {
+	select {
+	case <-t.ctx.Done():
+		return
+	case t.sending <- struct{}{}:
+		defer func() { <-t.sending }()
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, within)
 	defer cancel()
-	if err := t.conn.Write(sending, websocket.MessageText, data); err != nil && !errors.Is(err, context.Canceled) {
+	if err := send(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		t.cancel()
 	}
 }
@@ -185,12 +234,6 @@ func (t *tab) ping() {
 			return
 		case <-tick.C:
 		}
-		waiting, cancel := context.WithTimeout(t.ctx, pingPeriod)
-		err := t.conn.Ping(waiting)
-		cancel()
-		if err != nil {
-			t.cancel()
-			return
-		}
+		t.using(pingPeriod, t.conn.Ping)
 	}
 }

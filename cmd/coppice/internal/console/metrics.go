@@ -22,6 +22,7 @@ func (m *metrics) register(r prometheus.Registerer, s *Server) {
 	r.MustRegister(m.signIns, m.tabs,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coppice_console_sessions", Help: "Sessions of browsers."}, func() float64 { return float64(s.sessions.count()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coppice_console_users", Help: "Users who are signed in, each with a connection to NATS."}, func() float64 { return float64(s.users.count()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coppice_console_graphs", Help: "Graphs that pages follow."}, func() float64 { return float64(len(s.graphs)) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "coppice_console_mirrored_objects", Help: "Objects in the mirrors of all users and realms."}, func() float64 { return float64(s.mirrored()) }),
 	)
 }

@@ -64,6 +64,8 @@ type Server struct {
 	health   *health
 	searches chan struct{} // a place for each request that searches the log
 	planning chan struct{} // the same for requests that plan a deletion
+	graphs   chan struct{} // the same for graphs
+	drawers  drawers
 	signIns  *signInLimits
 	metrics  *metrics
 }
@@ -127,6 +129,7 @@ func Listen(c Config) (*Server, error) {
 	s.sessions = newSessions(c.Idle, port, own.secure)
 	s.users = newUsers(s)
 	s.searches, s.planning = make(chan struct{}, maxSearches), make(chan struct{}, plansAtOnce)
+	s.graphs, s.drawers = make(chan struct{}, maxGraphs), newDrawers()
 	s.health = newHealth(c.Services)
 	pages, err := newPages(c.Assets)
 	if err != nil {
