@@ -1,6 +1,7 @@
 import type { ChangeParked, Failure, SignIn } from "../src/api/types.ts";
 import { Deletions } from "./deletions.ts";
 import { Fixtures } from "./fixtures.ts";
+import { uidOf } from "./forest.ts";
 
 /** answer returns status and body of the reply to a request. The user is ana, with the password secret. */
 export function answer(state: { signedIn: boolean }, method: string, url: URL, text: string): [number, unknown] {
@@ -49,6 +50,8 @@ export function answer(state: { signedIn: boolean }, method: string, url: URL, t
       return [200, f.kinds];
     case "family":
       return [200, f.family(url.searchParams.get("uid") ?? "", Number(url.searchParams.get("from")))];
+    case "next":
+      return [200, { uid: uidOf(3) }];
     case "search":
       return [200, f.found(url.searchParams.get("q") ?? "")];
     case "history":

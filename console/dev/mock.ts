@@ -5,16 +5,22 @@ import type { Ask } from "../src/api/types.ts";
 import { answer } from "./answers.ts";
 import { Deletions } from "./deletions.ts";
 import { Fixtures } from "./fixtures.ts";
+import { Forest } from "./forest.ts";
 
 /** The policy of the real server. Vite's own server of development needs inline styles, so that only its preview has it. */
 const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/** mock is a server of /api for development: user ana, password secret. The realm staging is healthy, and default is not. */
+/** mock is a server of /api for development: user ana, password secret. The realm staging is healthy, and default is not.
+ * A page with ?objects=100000 sets how many objects graphs have. */
 export function mock(): Plugin {
-  const state = { signedIn: true };
+  const state = { signedIn: true, objects: 300 };
   const handle = (request: IncomingMessage, response: ServerResponse, next: () => void) => {
     const url = new URL(request.url ?? "/", "http://localhost");
+    const objects = Number(url.searchParams.get("objects"));
+    if (objects > 0) {
+      state.objects = objects;
+    }
     if (!url.pathname.startsWith("/api/")) {
       next();
       return;
@@ -31,7 +37,7 @@ export function mock(): Plugin {
     name: "mock",
     configureServer(server) {
       server.middlewares.use(handle);
-      live(server.httpServer as Server | null);
+      live(server.httpServer as Server | null, state);
     },
     configurePreviewServer(server) {
       server.middlewares.use((_, response, next) => {
@@ -39,26 +45,41 @@ export function mock(): Plugin {
         next();
       });
       server.middlewares.use(handle);
-      live(server.httpServer as Server | null);
+      live(server.httpServer as Server | null, state);
     },
   };
 }
 
-function live(server: Server | null): void {
+function live(server: Server | null, state: { objects: number }): void {
   const sockets = new WebSocketServer({ noServer: true });
   server?.on("upgrade", (request, socket, head) => {
     if (request.url === "/api/live") {
-      sockets.handleUpgrade(request, socket, head, (ws) => follow(ws));
+      sockets.handleUpgrade(request, socket, head, (ws) => follow(ws, state));
     }
   });
 }
 
-function follow(ws: WebSocket): void {
+function follow(ws: WebSocket, state: { objects: number }): void {
   const timers = new Map<number, NodeJS.Timeout>();
+  const forests = new Map<number, Forest>();
   ws.on("message", (data: Buffer) => {
     const ask = JSON.parse(data.toString()) as Ask;
     clearInterval(timers.get(ask.id));
     if (ask.end) {
+      forests.delete(ask.id);
+      return;
+    }
+    if (ask.view === "Graph") {
+      const { graph = {} } = ask;
+      const before = forests.get(ask.id);
+      const forest = before ?? new Forest(state.objects);
+      forests.set(ask.id, forest);
+      ws.send(forest.frame(ask.id, graph, before === undefined));
+      const tick = () => {
+        forest.tick(5);
+        ws.send(forest.frame(ask.id, graph, false));
+      };
+      timers.set(ask.id, setInterval(tick, state.objects > 10_000 ? 20_000 : 3000));
       return;
     }
     let n = 0;

@@ -11,6 +11,7 @@ export class FakeSocket {
   onopen: ((event: Event) => unknown) | null = null;
   onclose: ((event: CloseEvent) => unknown) | null = null;
   onmessage: ((event: MessageEvent) => unknown) | null = null;
+  binaryType: BinaryType = "blob";
   readonly asks: Ask[] = [];
   closed = false;
 
@@ -44,6 +45,13 @@ export class FakeSocket {
 
   news(news: News): void {
     this.onmessage?.(new MessageEvent("message", { data: JSON.stringify(news) }));
+  }
+
+  frame(message: ArrayBuffer): void {
+    if (this.binaryType !== "arraybuffer") {
+      throw new Error("the page does not read binary messages as ArrayBuffers");
+    }
+    this.onmessage?.(new MessageEvent("message", { data: message }));
   }
 
   /** askOf returns the last ask for a view. */

@@ -5,10 +5,8 @@ import { Console, Up } from "./lib/coppice.ts";
 import { until } from "./lib/limit.ts";
 import { family, object, path } from "./lib/objects.ts";
 import { base, heading, menu, openAs, openLocal, place, section, settled, signIn, total, tree, withKinds } from "./lib/pages.ts";
+import { down } from "./lib/realm.ts";
 import { Services } from "./lib/services.ts";
-
-/** Browsers report what fails while a server is down, and the requests that a console without NATS refuses. */
-const down = [/WebSocket connection to .* failed/, /ERR_CONNECTION_REFUSED/, /ERR_CONNECTION_RESET/, /ERR_EMPTY_RESPONSE/, /ERR_INCOMPLETE/, /status of (401|500|502|503|504)/];
 
 /** bar covers the bottom of the page while nothing new arrives. */
 function bar(page: Page) {

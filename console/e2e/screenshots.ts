@@ -33,7 +33,7 @@ async function picture(view: View, name: string, look: Look): Promise<void> {
   await promisify(execFile)("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "64", path]);
 }
 
-const shown = views.filter(({ name }) => ["overview", "object", "blocked", "secret", "removed", "deletion-plan", "deletion-progress", "events", "realms", "search", "help", "sign-in"].includes(name));
+const shown = views.filter(({ name }) => ["overview", "object", "blocked", "secret", "removed", "deletion-plan", "deletion-progress", "graph", "events", "realms", "search", "help", "sign-in"].includes(name));
 
 test.each(shown.flatMap((view) => (["light", "dark"] as const).map((colorScheme) => ({ name: view.name, view, colorScheme }))))("$name, $colorScheme", async ({ name, view, colorScheme }) => {
   await picture(view, name, { colorScheme });

@@ -18,6 +18,7 @@ const pages: [string, string, () => Promise<unknown>][] = [
   ["unknown object", "/r/default/o/pods/shop/none", () => screen.findByRole("heading", { name: "No pods/none" })],
   ["unknown path", "/elsewhere", () => screen.findByRole("heading", { name: "No such page" })],
   ["events", "/r/default/events", () => screen.findByRole("button", { name: "Show older" })],
+  ["graph", "/r/default/graph?root=0b1ec700-0000-4000-8000-000000000001", () => Promise.all([screen.findByRole("application", { name: "Graph of owners" }), screen.findByText(/WebGL is not available/)])],
   ["realms", "/realms", () => screen.findByRole("table", { name: "Realms" })],
   ["sign-in", "sign in", () => screen.findByRole("button", { name: "Sign in" })],
 ];

@@ -9,6 +9,7 @@ import { tick } from "./lib/time.ts";
 import { EventsPage } from "./pages/events/events.tsx";
 import { DeletePage } from "./pages/deletion/plan.tsx";
 import { ProgressPage } from "./pages/deletion/progress.tsx";
+import { GraphPage } from "./pages/graph/graph.tsx";
 import { ObjectView } from "./pages/object/object.tsx";
 import { OverviewPage } from "./pages/overview/overview.tsx";
 import { ParkedPage } from "./pages/parked/parked.tsx";
@@ -103,6 +104,8 @@ function Page({ session, route, pathname }: { session: Session; route: ReturnTyp
       return <OverviewPage key={route.realm} realm={route.realm} />;
     case "events":
       return <EventsPage key={route.realm} realm={route.realm} />;
+    case "graph":
+      return <GraphPage key={route.realm} realm={route.realm} />;
     case "object":
       return <ObjectView key={`${route.realm} ${pathname} ${route.object.uid ?? ""}`} realm={route.realm} object={route.object} />;
     case "delete":

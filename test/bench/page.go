@@ -85,6 +85,7 @@ func (p *page) write(out io.Writer) error {
 	p.writeBudgets(w)
 	p.writeScale(w)
 	p.writePeers(w)
+	writeGraph(w)
 	p.writeCommands(w)
 	return w.err
 }

@@ -15,8 +15,8 @@ const contexts = new Set<BrowserContext>();
 let problems: string[] = [];
 let allowed: RegExp[] = [];
 
-/** Each browser asks once who is signed in; without a session the reply is 401. */
-const always = [/status of 401 .*\/api\/session$/];
+/** Each browser asks once who is signed in; without a session the reply is 401. Without a GPU, WebGL says what is slow. */
+const always = [/status of 401 .*\/api\/session$/, /^console: \[\.WebGL-\w+\]GL Driver Message \(OpenGL, Performance,/];
 
 /** allow lets the pages of this test have errors that match: those that the test causes on purpose. */
 export function allow(...patterns: RegExp[]): void {

@@ -26,6 +26,9 @@ export async function fill(up: Up): Promise<void> {
   }
 }
 
+/** down is what browsers report while a server is down, and the requests that a console without NATS refuses. */
+export const down = [/WebSocket connection to .* failed/, /ERR_CONNECTION_REFUSED/, /ERR_CONNECTION_RESET/, /ERR_EMPTY_RESPONSE/, /ERR_INCOMPLETE/, /status of (401|500|502|503|504)/];
+
 /** View is a view, with what must be seen before it is complete. */
 export interface View {
   name: string;
@@ -81,6 +84,15 @@ export const views: View[] = [
     seen: async (page) => {
       await complete(page);
       await page.getByText(/no consumer/i).first().waitFor();
+    },
+  },
+  {
+    name: "graph",
+    path: `/r/default/graph?namespace=shop&show=${web[2]?.metadata.uid ?? ""}&at=${web[2]?.metadata.uid ?? ""}`,
+    seen: async (page) => {
+      await page.locator("[data-painted]").waitFor({ state: "attached" });
+      await section(page, "Selected node").getByRole("heading", { level: 2, name: "web-7d4-0" }).waitFor();
+      await settled(page);
     },
   },
   { name: "protected", path: at(guarded, "configmaps"), seen: complete },

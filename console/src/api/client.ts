@@ -1,6 +1,6 @@
 import type { Choices } from "../lib/eventfilter.ts";
 import { type Choice, objectParts, path, query } from "../lib/paths.ts";
-import type { Cascade, ChangeParked, Deleted, Done, Events, Failure, Family, Found, History, Kind, ObjectPage, Overview, ParkedPage, ParkedResult, Plan, PlanBelow, Progress, Ref, RemoveFinalizer, Rights } from "./types.ts";
+import type { Cascade, ChangeParked, Deleted, Done, Events, Failure, Family, Found, GraphNext, History, Kind, ObjectPage, Overview, ParkedPage, ParkedResult, Plan, PlanBelow, Progress, Ref, RemoveFinalizer, Rights } from "./types.ts";
 
 /** Failed is the error of a request: the reply of the server, or why there is none. */
 export class Failed extends Error {
@@ -113,6 +113,11 @@ export class Client {
 
   async search(realm: string, q: string, options?: Options): Promise<Found> {
     return (await this.get(path("api", "realms", realm, "search") + query({ q }), options)) as Found;
+  }
+
+  /** next names the next object in a state, of those that a graph selects, behind the one with the uid after. */
+  async next(realm: string, of: { state: string; namespace?: string | undefined; labels?: string | undefined; root?: string | undefined; after?: string | undefined }, options?: Options): Promise<GraphNext> {
+    return (await this.get(path("api", "realms", realm, "next") + query(of), options)) as GraphNext;
   }
 
   async rights(realm: string, { resource, namespace, finalizers = [] }: { resource?: string | undefined; namespace?: string | undefined; finalizers?: readonly string[] | undefined }): Promise<Rights> {

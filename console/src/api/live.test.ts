@@ -48,6 +48,49 @@ test("asks are sent when the connection opens, and news goes to who asked", () =
   expect(a.again).not.toHaveBeenCalled();
 });
 
+test("what is too long to ask for is refused here: the server would close the connection, again and again", () => {
+  const a = listener();
+  live.start();
+  FakeSocket.last.open();
+  live.ask({ realm: "default", view: "Graph", graph: { labels: "ä".repeat(70_000) } }, a);
+  expect(FakeSocket.last.asks).toEqual([]);
+  expect(a.news).toHaveBeenCalledWith({ id: 1, error: { reason: "RequestTooLarge", message: "what this page asks for is too long; choose less" } });
+});
+
+test("what is asked for changes with the same ID, and a new connection asks for the latest", () => {
+  const a = { ...listener(), frame: vi.fn() };
+  const asked = live.follow({ realm: "default", view: "Graph", graph: {} }, a);
+  live.start();
+  FakeSocket.last.open();
+  asked.change({ realm: "default", view: "Graph", graph: { namespace: "shop" } });
+  const latest = { id: 1, realm: "default", view: "Graph", graph: { namespace: "shop" } };
+  expect(FakeSocket.last.asks).toEqual([{ id: 1, realm: "default", view: "Graph", graph: {} }, latest]);
+  FakeSocket.last.drop();
+  live.now();
+  FakeSocket.last.open();
+  expect(FakeSocket.last.asks).toEqual([latest]);
+  asked.end();
+  expect(FakeSocket.last.asks.at(-1)).toEqual({ id: 1, end: true });
+});
+
+test("binary messages go to the ask whose ID they begin with", () => {
+  const a = listener();
+  const b = { ...listener(), frame: vi.fn() };
+  live.ask({ realm: "default", view: "Overview" }, a);
+  live.ask({ realm: "default", view: "Graph" }, b);
+  live.start();
+  FakeSocket.last.open();
+  const message = (id: number) => new Uint32Array([id, 7]).buffer;
+  for (const of of [message(1), message(9), new ArrayBuffer(2)]) {
+    FakeSocket.last.frame(of);
+  }
+  expect(b.frame).not.toHaveBeenCalled();
+  const mine = message(2);
+  FakeSocket.last.frame(mine);
+  expect(b.frame).toHaveBeenCalledWith(mine);
+  expect(a.news).not.toHaveBeenCalled();
+});
+
 test("after a loss it tries again, later and later, and asks again", () => {
   const a = listener();
   live.ask({ realm: "default", view: "Overview" }, a);

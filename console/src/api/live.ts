@@ -3,6 +3,7 @@ import type { Ask, News } from "./types.ts";
 
 /** Socket is the part of a WebSocket that Live uses. */
 export interface Socket {
+  binaryType: BinaryType;
   onopen: ((event: Event) => unknown) | null;
   onclose: ((event: CloseEvent) => unknown) | null;
   onmessage: ((event: MessageEvent) => unknown) | null;
@@ -21,9 +22,24 @@ export type Connection =
 
 export interface Listener {
   news(news: News): void;
+  /** frame receives a binary message, which begins with the ID of the ask. */
+  frame?(message: ArrayBuffer): void;
   /** again: the connection is back after news may have been missed. */
   again(): void;
 }
+
+/** What a listener asks for. */
+export type Question = Omit<Ask, "id" | "end">;
+
+/** Asked is what a listener has asked for. */
+export interface Asked {
+  /** change asks for something else in its place, with the same ID. */
+  change: (what: Question) => void;
+  end: () => void;
+}
+
+/** The server closes the connection after a message with more bytes. */
+const longestAsk = 128 << 10;
 
 const firstDelay = 500;
 const longestDelay = 15_000;
@@ -67,13 +83,25 @@ export class Live {
   }
 
   /** ask asks for news, until the function that it returns is called. */
-  ask(what: Omit<Ask, "id" | "end">, listener: Listener): () => void {
-    const ask = { ...what, id: this.nextID++ };
-    this.asked.set(ask.id, { ask, listener });
-    this.say(ask);
-    return () => {
-      this.asked.delete(ask.id);
-      this.say({ id: ask.id, end: true });
+  ask(what: Question, listener: Listener): () => void {
+    return this.follow(what, listener).end;
+  }
+
+  /** follow is ask for what can change. On a new connection it asks for the latest. */
+  follow(what: Question, listener: Listener): Asked {
+    const id = this.nextID++;
+    const change = (what: Question) => {
+      const ask = { ...what, id };
+      this.asked.set(id, { ask, listener });
+      this.say(ask);
+    };
+    change(what);
+    return {
+      change,
+      end: () => {
+        this.asked.delete(id);
+        this.say({ id, end: true });
+      },
     };
   }
 
@@ -86,14 +114,21 @@ export class Live {
   }
 
   private say(ask: Ask): void {
-    if (this.open) {
-      this.socket?.send(JSON.stringify(ask));
+    if (!this.open) {
+      return;
     }
+    const text = JSON.stringify(ask);
+    if (new TextEncoder().encode(text).length > longestAsk) {
+      this.hear({ id: ask.id, error: { reason: "RequestTooLarge", message: "what this page asks for is too long; choose less" } });
+      return;
+    }
+    this.socket?.send(text);
   }
 
   private dial(): void {
     this.drop();
     const socket = this.connect();
+    socket.binaryType = "arraybuffer";
     this.socket = socket;
     socket.onopen = () => {
       this.open = true;
@@ -104,7 +139,13 @@ export class Live {
       }
       this.back();
     };
-    socket.onmessage = (event) => this.hear(JSON.parse(event.data as string) as News);
+    socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
+      if (typeof data === "string") {
+        this.hear(JSON.parse(data) as News);
+      } else if (data.byteLength >= 4) {
+        this.asked.get(new DataView(data).getUint32(0, true))?.listener.frame?.(data);
+      }
+    };
     socket.onclose = () => this.closed();
   }
 

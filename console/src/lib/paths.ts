@@ -1,5 +1,6 @@
 import type { Ref } from "../api/types.ts";
 import type { Choices } from "./eventfilter.ts";
+import { type GraphChoice, graphQuery } from "./graphchoice.ts";
 
 /** Route is what a URL shows. */
 export type Route =
@@ -7,6 +8,7 @@ export type Route =
   | { view: "realms" }
   | { view: "overview"; realm: string }
   | { view: "events"; realm: string }
+  | { view: "graph"; realm: string }
   | { view: "object"; realm: string; object: Ref }
   | { view: "delete"; realm: string; object: Ref; choice: Choice }
   | { view: "deletion"; realm: string; root: Root }
@@ -52,6 +54,10 @@ export function overviewPath(realm: string): string {
 
 export function eventsPath(realm: string, choices: Choices = {}): string {
   return path("r", realm, "events") + query({ ...choices });
+}
+
+export function graphPath(realm: string, choice: GraphChoice = {}): string {
+  return path("r", realm, "graph") + graphQuery(choice);
 }
 
 export function objectPath(realm: string, object: Ref): string {
@@ -106,6 +112,9 @@ export function routeOf(pathname: string, search: string): Route {
   }
   if (parts.length === 3 && third === "events") {
     return { view: "events", realm };
+  }
+  if (parts.length === 3 && third === "graph") {
+    return { view: "graph", realm };
   }
   const values = new URLSearchParams(search);
   const value = <K extends string>(key: K): Partial<Record<K, string>> => {

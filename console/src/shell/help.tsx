@@ -1,6 +1,8 @@
 import type { RefObject } from "preact";
 
-const keys: [string[], string][] = [
+type Keys = [string[], string][];
+
+const keys: Keys = [
   [["/"], "search objects"],
   [["?"], "show these keys"],
   [["↑", "↓"], "previous or next row of a tree, or match of a search"],
@@ -12,6 +14,34 @@ const keys: [string[], string][] = [
   [["Esc"], "close"],
 ];
 
+const graphKeys: Keys = [
+  [["↑", "↓"], "owner, or first dependent, of the selected node"],
+  [["←", "→"], "previous or next node below the same owner"],
+  [["Home", "End"], "first or last node below the same owner"],
+  [["Space"], "open or close the selected node"],
+  [["Enter"], "show the page of the selected object, or open or close a group"],
+  [["Esc"], "deselect"],
+  [["+", "-"], "zoom in or out"],
+  [["0", "f"], "show all"],
+];
+
+function List({ keys }: { keys: Keys }) {
+  return (
+    <dl>
+      {keys.map(([names, does]) => (
+        <div key={does}>
+          <dt>
+            {names.map((name) => (
+              <kbd key={name}>{name}</kbd>
+            ))}
+          </dt>
+          <dd>{does}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
 /** Help lists the keys. */
 export function Help({ dialog }: { dialog: RefObject<HTMLDialogElement> }) {
   return (
@@ -22,18 +52,9 @@ export function Help({ dialog }: { dialog: RefObject<HTMLDialogElement> }) {
           <button type="submit">Close</button>
         </form>
       </header>
-      <dl>
-        {keys.map(([names, does]) => (
-          <div key={does}>
-            <dt>
-              {names.map((name) => (
-                <kbd key={name}>{name}</kbd>
-              ))}
-            </dt>
-            <dd>{does}</dd>
-          </div>
-        ))}
-      </dl>
+      <List keys={keys} />
+      <h3>In the graph</h3>
+      <List keys={graphKeys} />
     </dialog>
   );
 }

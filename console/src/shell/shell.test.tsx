@@ -40,6 +40,7 @@ test("a search without matches says so, and so does one that fails", async () =>
   const tab = new Tab();
   tab.open("/r/default");
   const field = await screen.findByRole("combobox", { name: "Search objects" });
+  expect(screen.queryByText("No object matches.")).toBeNull();
   field.focus();
   fireEvent.input(field, { target: { value: "zzz" } });
   await screen.findByText(/No object matches/);

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Session } from "../api/types.ts";
 import { go } from "../lib/go.ts";
-import { eventsPath, overviewPath, parkedPath, type Route } from "../lib/paths.ts";
+import { eventsPath, graphPath, overviewPath, parkedPath, type Route } from "../lib/paths.ts";
 import { useRights } from "../lib/rights.ts";
 import { visible } from "../lib/text.ts";
 import { Logo } from "../ui/icons.tsx";
@@ -63,6 +63,9 @@ function Views({ realm, view }: { realm: string; view: Route["view"] | undefined
     <nav class="views" aria-label="Views of the realm">
       <Link href={overviewPath(realm)} current={view === "overview"}>
         Overview
+      </Link>
+      <Link href={graphPath(realm)} current={view === "graph"}>
+        Graph
       </Link>
       {rights?.events !== false && (
         <Link href={eventsPath(realm)} current={view === "events"}>

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { client, live } from "../../app.ts";
 import type { Failure, ObjectPage, Ref } from "../../api/types.ts";
 import { count } from "../../lib/numbers.ts";
-import { deletePath, nameOf, overviewPath } from "../../lib/paths.ts";
+import { deletePath, graphPath, nameOf, overviewPath } from "../../lib/paths.ts";
 import { useRead } from "../../lib/read.ts";
 import { type RightsRead, useRights } from "../../lib/rights.ts";
 import { sentence, visible, visibleLines } from "../../lib/text.ts";
@@ -161,6 +161,14 @@ function Facts({ realm, page }: { realm: string; page: ObjectPage }) {
           <Link href={overviewPath(realm)}>{visible(realm)}</Link>
         </dd>
       </div>
+      {page.uid !== undefined && page.state !== "Removed" && (
+        <div>
+          <dt class="unseen">Graph</dt>
+          <dd>
+            <Link href={graphPath(realm, { show: [page.uid], at: page.uid })}>Show in the graph</Link>
+          </dd>
+        </div>
+      )}
     </dl>
   );
 }
