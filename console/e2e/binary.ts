@@ -8,9 +8,10 @@ import type { TestProject } from "vitest/node";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** coppice is the path of the program, natsServer that of a NATS server. */
+    /** coppice is the path of the program, natsServer that of a NATS server, and finalizer that of a program whose calls fail. */
     coppice: string;
     natsServer: string;
+    finalizer: string;
   }
 }
 
@@ -27,5 +28,6 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const given = process.env.COPPICE ?? "";
   project.provide("coppice", given !== "" ? given : await build("./cmd/coppice", "coppice"));
   project.provide("natsServer", await build("github.com/nats-io/nats-server/v2", "nats-server"));
+  project.provide("finalizer", await build("./console/e2e/finalizer", "finalizer"));
   return () => rm(dir, { recursive: true, force: true });
 }

@@ -20,7 +20,7 @@ export class Program {
   constructor(
     readonly args: string[],
     env: Record<string, string> = {},
-    readonly command: "coppice" | "natsServer" = "coppice",
+    readonly command: "coppice" | "natsServer" | "finalizer" = "coppice",
   ) {
     this.child = spawn(inject(command), args, { env: environment(env), stdio: ["ignore", "pipe", "pipe"] });
     running.add(this);

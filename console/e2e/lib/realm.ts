@@ -3,6 +3,7 @@ import type { Up } from "./coppice.ts";
 import { until } from "./limit.ts";
 import { family, object, path, type Manifest } from "./objects.ts";
 import { heading, section, tree } from "./pages.ts";
+import { Program } from "./program.ts";
 
 /** The objects of a realm in which something is in each state that pages show. */
 export const web = family("web", { below: 6, finalizers: ["example.com/bucket"] });
@@ -24,6 +25,15 @@ export async function fill(up: Up): Promise<void> {
   for (const name of ["removed", "web-7d4-1", "web-7d4-2", "web-7d4-3", "web-7d4-4", "web-7d4-5", "search-7d4-1"]) {
     await up.run(["wait", "--for=delete", `cm/${name}`, "-n", "shop", "--timeout", "1m"]);
   }
+}
+
+/** park deletes an object whose finalizer fails, so that its call is parked. It returns when it is. */
+export async function park(up: Up): Promise<void> {
+  const finalizer = new Program([up.nats, "example.com/bucket", "the bucket is locked"], {}, "finalizer");
+  await finalizer.says(/^(answers)/m);
+  await up.put(object("ConfigMap", "images", { finalizers: ["example.com/bucket"] }));
+  await up.remove("cm/images", "-n", "shop");
+  await until("the call is parked", async () => (await up.run(["parked"])).includes("example.com/bucket"));
 }
 
 /** down is what browsers report while a server is down, and the requests that a console without NATS refuses. */
