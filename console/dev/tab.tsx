@@ -12,6 +12,7 @@ export class FakeSocket {
   onclose: ((event: CloseEvent) => unknown) | null = null;
   onmessage: ((event: MessageEvent) => unknown) | null = null;
   binaryType: BinaryType = "blob";
+  readyState: number = WebSocket.CONNECTING;
   readonly asks: Ask[] = [];
   closed = false;
 
@@ -28,6 +29,9 @@ export class FakeSocket {
   }
 
   send(text: string): void {
+    if (this.readyState !== WebSocket.OPEN) {
+      throw new Error("this WebSocket is not open");
+    }
     this.asks.push(JSON.parse(text) as Ask);
   }
 
@@ -36,10 +40,12 @@ export class FakeSocket {
   }
 
   open(): void {
+    this.readyState = WebSocket.OPEN;
     this.onopen?.(new Event("open"));
   }
 
   drop(): void {
+    this.readyState = WebSocket.CLOSED;
     this.onclose?.(new CloseEvent("close"));
   }
 

@@ -164,6 +164,7 @@ export function run(args: string[], env: Record<string, string>, input: string):
         reject(new Error(`coppice ${args.join(" ")}: ended with ${String(code)}\n${said}${out}`));
       }
     });
+    child.stdin.on("error", () => undefined); // a command can end without reading it
     child.stdin.end(input);
   });
 }

@@ -48,6 +48,19 @@ test("asks are sent when the connection opens, and news goes to who asked", () =
   expect(a.again).not.toHaveBeenCalled();
 });
 
+test("a socket that is being closed is asked nothing, and the next one is asked the latest", () => {
+  const a = listener();
+  const asked = live.follow({ realm: "default", view: "Graph", graph: {} }, a);
+  live.start();
+  FakeSocket.last.open();
+  FakeSocket.last.readyState = WebSocket.CLOSING;
+  asked.change({ realm: "default", view: "Graph", graph: { namespace: "shop" } });
+  FakeSocket.last.drop();
+  live.now();
+  FakeSocket.last.open();
+  expect(FakeSocket.last.asks).toEqual([{ id: 1, realm: "default", view: "Graph", graph: { namespace: "shop" } }]);
+});
+
 test("what is too long to ask for is refused here: the server would close the connection, again and again", () => {
   const a = listener();
   live.start();

@@ -3,6 +3,7 @@ import type { Ask, News } from "./types.ts";
 
 /** Socket is the part of a WebSocket that Live uses. */
 export interface Socket {
+  readonly readyState: number;
   binaryType: BinaryType;
   onopen: ((event: Event) => unknown) | null;
   onclose: ((event: CloseEvent) => unknown) | null;
@@ -122,7 +123,10 @@ export class Live {
       this.hear({ id: ask.id, error: { reason: "RequestTooLarge", message: "what this page asks for is too long; choose less" } });
       return;
     }
-    this.socket?.send(text);
+    // A socket that the server is closing takes nothing any more: onclose follows, and the next one asks again.
+    if (this.socket?.readyState === WebSocket.OPEN) {
+      this.socket.send(text);
+    }
   }
 
   private dial(): void {
