@@ -67,9 +67,9 @@ func (r *realm) followEvents(ctx context.Context, f *view.EventFilter, after uin
 	return err
 }
 
-// again is the error after which a page reads the events of a realm again that was created again.
+// again is the error after which a page has to begin again, because another realm has the name.
 func (r *realm) again() error {
-	return &client.Error{Reason: client.ErrExpired, Message: "realm " + r.name + " was deleted and created again; read the events again"}
+	return &client.Error{Reason: client.ErrExpired, Message: "realm " + r.name + " was deleted and created again; load the page again"}
 }
 
 // liveEvents collects rows of new commits between two messages.

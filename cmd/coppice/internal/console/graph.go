@@ -134,12 +134,17 @@ func (r *realm) nextPage(ctx context.Context, q *http.Request) (any, error) {
 	}
 	m, leave := r.mirror()
 	defer leave()
-	ask, found := chartAsk(m.Mirror, &a)
-	if !found {
-		return view.GraphNext{}, nil
+	release, err := r.user.finding.take(ctx) // so that many requests of a user keep no pictures of others waiting
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	named := make([]chart.Named, 1)
 	_, err = r.user.all.s.drawers.use(ctx, func(d *drawer) {
+		ask, found := chartAsk(m.Mirror, &a)
+		if !found {
+			return
+		}
 		m.Graph(labels, &d.graph)
 		m.Named([]uint32{d.chart.Next(&d.graph, &ask.Scope, state, m.Number(q.FormValue("after")))}, named)
 	})

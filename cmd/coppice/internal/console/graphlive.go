@@ -121,17 +121,24 @@ func (g *liveGraph) draw(ctx context.Context) (took time.Duration, err error) {
 	g.m.SetPartial(g.r.partial.Load())
 	header := view.GraphFrame{Most: graphMost, Partial: g.r.partial.Load()}
 	header.Trouble, _ = g.r.trouble.get()
-	ask, found := chartAsk(g.m.Mirror, g.ask)
-	if !found && g.m.Loaded() {
-		header.Outside = []string{g.ask.Root}
-	}
-	if !g.m.Loaded() || !found {
+	if !g.m.Loaded() {
 		g.drawEmpty(header)
 		return 0, nil
 	}
 	var message []byte
-	took, err = g.r.user.all.s.drawers.use(ctx, func(d *drawer) { message = d.draw(g, &ask, header) })
-	if err == nil && message != nil { // the drawer is free meanwhile: a browser may read slowly
+	found := false
+	took, err = g.r.user.all.s.drawers.use(ctx, func(d *drawer) {
+		var ask chart.Ask
+		if ask, found = chartAsk(g.m.Mirror, g.ask); found {
+			message = d.draw(g, &ask, header)
+		}
+	})
+	switch {
+	case err != nil:
+	case !found:
+		header.Outside = []string{g.ask.Root}
+		g.drawEmpty(header)
+	case message != nil: // the drawer is free meanwhile: a browser may read slowly
 		g.send(message)
 	}
 	return took, err

@@ -66,6 +66,7 @@ type Server struct {
 	planning chan struct{} // the same for requests that plan a deletion
 	graphs   chan struct{} // the same for graphs
 	drawers  drawers
+	finding  chan struct{} // a place for each request that looks for the next object in a state
 	signIns  *signInLimits
 	metrics  *metrics
 }
@@ -130,6 +131,7 @@ func Listen(c Config) (*Server, error) {
 	s.users = newUsers(s)
 	s.searches, s.planning = make(chan struct{}, maxSearches), make(chan struct{}, plansAtOnce)
 	s.graphs, s.drawers = make(chan struct{}, maxGraphs), newDrawers()
+	s.finding = make(chan struct{}, drawnAtOnce)
 	s.health = newHealth(c.Services)
 	pages, err := newPages(c.Assets)
 	if err != nil {

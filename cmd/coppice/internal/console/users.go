@@ -36,7 +36,8 @@ type user struct {
 	// following has a place for each live view of events.
 	following chan struct{}
 	// graphs has one for each graph.
-	graphs chan struct{}
+	graphs  chan struct{}
+	finding *places // the next object in a state
 
 	mu       sync.Mutex
 	sessions int
@@ -66,7 +67,7 @@ func (us *users) signIn(ctx context.Context, l Login) (*user, error) {
 	u := &user{
 		all: us, key: us.keyOf(l), sessions: 1, realms: map[string]*realm{},
 		planning: newPlaces("plan deletions", us.s.planning, userPlansAtOnce), searches: newPlaces("search the log", us.s.searches, searchesOfUser), following: make(chan struct{}, maxEventViews),
-		graphs: make(chan struct{}, maxGraphsOfUser),
+		graphs: make(chan struct{}, maxGraphsOfUser), finding: newPlaces("look for the next object in a state", us.s.finding, 1),
 	}
 	u.lost.init("")
 	u.ctx, u.cancel = context.WithCancel(us.s.ctx)
