@@ -10,6 +10,7 @@
 //   - guard.go refuses requests that the console's own pages did not send.
 //   - sessions.go and signin.go have the sessions of browsers, users.go the users and their connections.
 //   - realms.go has a mirror for each user and realm that a page needs, live.go sends news to browsers.
+//   - graphlive.go follows a graph for a page: the package chart makes pictures of the mirror, graphframe.go sends what differs.
 //   - api.go lists what browsers can ask for; the messages are in the package view.
 //
 // All methods are safe for concurrent use.
