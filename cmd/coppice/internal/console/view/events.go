@@ -43,7 +43,7 @@ type EventRow struct {
 	// Sequences are the first and the last position in the log of what the row has here.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	// Begins: the row here has the command itself; else only what followed from it.
+	// Begins: the command itself is in the searched part, whether it matches the filter or not; else only what followed from it.
 	Begins bool `json:"begins"`
 	// Time is that of the command; of a part of the log that of the commit next to it, in the year 1 if none was read.
 	Time time.Time `json:"time"`
